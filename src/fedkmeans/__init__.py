@@ -1,0 +1,3 @@
+"""Federated k-means: cluster data that may not be pooled."""
+
+__version__ = "0.1.0"
