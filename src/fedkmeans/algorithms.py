@@ -1,0 +1,178 @@
+"""Whole fits, from the first question to the score: one conversation an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fedkmeans.baselines.fkm import WeightedKMeansTarget, fkm_start
+from fedkmeans.baselines.kfed import kfed_paper, kfed_published
+from fedkmeans.conversation import Ask, Conversation, together
+from fedkmeans.errors import DataError
+from fedkmeans.initialization import find_initializer
+from fedkmeans.records import Describe, Description, RoundInfo, ScoreTotals, State
+from fedkmeans.rounds import (
+    LocalWork,
+    Observer,
+    Plan,
+    TargetFinder,
+    request_score,
+    run_rounds,
+    sample_clients,
+    weighted_average,
+)
+from fedkmeans.seeding import derive_seed
+from fedkmeans.typing import ClientId, DataArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What all clients of a federation agree on."""
+
+    n_samples: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The outcome of a fit: the best restart's centroids (k, m), its rounds and its score."""
+
+    centroids: FloatArray
+    n_rounds: int
+    reason: str
+    score: ScoreTotals
+    restart: int = 0
+
+
+Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
+
+
+def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversation[Schema]:
+    """Ask all clients for their columns; refuse if they differ or if there are fewer rows than clusters."""
+    replies: dict[ClientId, Description] = yield Ask(Describe(), clients)
+    first, *others = sorted(replies)
+    for other in others:
+        _compare(first, replies[first], other, replies[other])
+    n_samples = sum(reply.n_samples for reply in replies.values())
+    # A single row is no cluster: its centroid would be the row itself.
+    if n_samples < max(2, n_clusters):
+        raise DataError(
+            f"n_samples={n_samples} over all clients should be at least n_clusters={n_clusters}, and two. "
+            "Ask for fewer clusters or bring more rows."
+        )
+    return Schema(n_samples, replies[first].n_features, replies[first].feature_names)
+
+
+def _compare(one: ClientId, a: Description, other: ClientId, b: Description) -> None:
+    if a.feature_names is not None and b.feature_names is not None and a.feature_names != b.feature_names:
+        only_a = [name for name in a.feature_names if name not in b.feature_names]
+        only_b = [name for name in b.feature_names if name not in a.feature_names]
+        where = f"only {one!r} has {only_a}, only {other!r} has {only_b}"
+        if not only_a and not only_b:
+            where = f"{other!r} has {list(b.feature_names)}, {one!r} {list(a.feature_names)}"
+        raise DataError(
+            f"Clients {one!r} and {other!r} have different columns: {where}. "
+            "Give all clients the same columns in the same order."
+        )
+    if a.n_features != b.n_features:
+        raise DataError(
+            f"Client {other!r} has {b.n_features} columns, client {one!r} has {a.n_features}. "
+            "Give all clients the same columns."
+        )
+
+
+def wf_kmeans(
+    n_clusters: int,
+    n_features: int,
+    clients: tuple[ClientId, ...],
+    plan: Plan,
+    work: LocalWork,
+    init: str | DataArray,
+    n_init: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """Weighted federated k-means (the paper's Algorithm 1), restarts sharing their exchanges."""
+    initialize = find_initializer(init, n_clusters, n_features)
+
+    def start(seed: int) -> Conversation[FloatArray]:
+        return initialize(n_clusters, n_features, clients, seed)
+
+    return (yield from _restarts(start, weighted_average(work), clients, plan, n_init, observe))
+
+
+def fkm(
+    n_clusters: int,
+    clients: tuple[ClientId, ...],
+    plan: Plan,
+    max_local: int,
+    tol_local: float,
+    n_init: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """FKM of Garst & Reinders; `plan` should have learning rate 1 and momentum 0."""
+
+    def start(seed: int) -> Conversation[FloatArray]:
+        # The start is a round too: with few clients a round, only those chosen take part in it.
+        chosen = sample_clients(clients, plan.clients_per_round, seed, 0)
+        return fkm_start(n_clusters, chosen, seed)
+
+    target = WeightedKMeansTarget(max_local, tol_local)
+    return (yield from _restarts(start, target, clients, plan, n_init, observe))
+
+
+def _restarts(
+    start: Start,
+    find_target: TargetFinder,
+    clients: tuple[ClientId, ...],
+    plan: Plan,
+    n_init: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """Run from `n_init` starts and keep the one with the lowest score per sample over all clients."""
+
+    def once(restart: int) -> Conversation[Fitted]:
+        centroids = yield from start(derive_seed(plan.seed, "restart", restart))
+        state, reason = yield from run_rounds(
+            State.start(centroids), plan, clients, find_target, observe, restart
+        )
+        score = yield from request_score(state.centroids, clients)
+        return Fitted(state.centroids, state.round, reason, score, restart)
+
+    fits = yield from together([once(restart) for restart in range(n_init)])
+    return min(fits, key=lambda fit: (fit.score.per_sample, fit.restart))
+
+
+KFED_VARIANTS = {"paper": kfed_paper, "published": kfed_published}
+
+
+def kfed(
+    n_clusters: int,
+    clients: tuple[ClientId, ...],
+    seed: int,
+    variant: str,
+    clients_per_round: int | None,
+    n_local_clusters: int | None,
+    n_init: int,
+    n_init_local: int,
+    max_iter: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """k-FED with the clients sampled for its only round."""
+    chosen = sample_clients(clients, clients_per_round, seed, 0)
+    centroids = yield from KFED_VARIANTS[variant](
+        n_clusters,
+        chosen,
+        seed,
+        n_local_clusters=n_local_clusters,
+        n_init_local=n_init_local,
+        n_init_server=n_init,
+        max_iter=max_iter,
+    )
+    state = State(centroids, centroids, round=1, movements=(float("nan"),))
+    score = yield from request_score(centroids, clients)
+    observe(state, RoundInfo(0, 1, float("nan"), chosen, chosen, score))
+    return Fitted(np.asarray(centroids), 1, "one shot", score)

@@ -1,0 +1,1 @@
+"""Other published federated clusterings, to compare with."""

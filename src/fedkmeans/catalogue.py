@@ -1,0 +1,74 @@
+"""The algorithms by name, for the command line and for studies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedkmeans.baselines.pooled import PooledKMeans
+from fedkmeans.errors import ParameterError
+from fedkmeans.estimators import FKM, FederatedKMeans, KFed
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An estimator with some of its parameters fixed.
+
+    Attributes
+    ----------
+    title : str
+        As tables and figures call it.
+    estimator : type
+    fixed : dict
+        Parameters that make it this algorithm and no other.
+    pooled : bool
+        Whether it needs all rows in one place.
+    """
+
+    title: str
+    estimator: Callable[..., Any]
+    fixed: dict[str, Any]
+    pooled: bool = False
+
+    def parameters(self) -> set[str]:
+        """Names of the parameters that may still be chosen."""
+        return set(inspect.signature(self.estimator).parameters) - set(self.fixed)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "dwf": Algorithm("DWF k-means", FederatedKMeans, {"weighting": "dynamic"}),
+    "ewf": Algorithm("EWF k-means", FederatedKMeans, {"weighting": "equal"}),
+    "wf": Algorithm("WF k-means", FederatedKMeans, {}),
+    "kfed": Algorithm("k-FED", KFed, {"variant": "paper"}),
+    "kfed-published": Algorithm("k-FED (published)", KFed, {"variant": "published"}),
+    "fkm": Algorithm("FKM", FKM, {}),
+    "k-means": Algorithm("k-means", PooledKMeans, {}, pooled=True),
+}
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """Return the algorithm of that name."""
+    if name not in ALGORITHMS:
+        raise ParameterError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {name!r}.")
+    return ALGORITHMS[name]
+
+
+def make(name: str, **parameters: Any) -> Any:
+    """Make an unfitted estimator by its algorithm's name.
+
+    Examples
+    --------
+    >>> from fedkmeans.catalogue import make
+    >>> make("ewf", n_clusters=3).weighting
+    'equal'
+    """
+    algorithm = find_algorithm(name)
+    unknown = set(parameters) - algorithm.parameters()
+    if unknown:
+        raise ParameterError(
+            f"{', '.join(sorted(unknown))} cannot be set for {name!r} ({algorithm.title}). "
+            f"It takes {', '.join(sorted(algorithm.parameters()))}."
+        )
+    return algorithm.estimator(**parameters, **algorithm.fixed)

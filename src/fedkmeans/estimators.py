@@ -1,0 +1,290 @@
+"""The scikit-learn face: estimators hold parameters and name the conversation that fits them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedkmeans import algorithms
+from fedkmeans.algorithms import Fitted, Schema
+from fedkmeans.clusterer import Clusterer
+from fedkmeans.convergence import Stopping
+from fedkmeans.conversation import Conversation, Federation
+from fedkmeans.errors import ParameterError
+from fedkmeans.parameters import check_choice, check_integer
+from fedkmeans.records import WeightingRule
+from fedkmeans.rounds import LocalWork, Observer, Plan
+from fedkmeans.typing import DataArray
+
+
+class FederatedKMeans(Clusterer):
+    """Weighted federated k-means: DWF, EWF and any other weighting (Holzer, Jacob & Kavane).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    weighting : str or callable, default="dynamic"
+        How much a client's centroid counts: "dynamic" (DWF), "equal" (EWF), "by_size" (FedAvg),
+        "by_compactness", or a function of a `LocalSummary` that returns one weight per cluster.
+    clients_per_round : int or None, default=None
+        Clients sampled in each round; None means all.
+    max_local : int, default=5
+        Lloyd steps a client makes in a round.
+    learning_rate : float, default=0.01
+        η in (0, 1]: how far the server moves towards the round's average.
+    momentum : float, default=0.8
+        μ in [0, 1): how much of the last move is repeated.
+    memory : None
+        Reserved for totals that remember earlier rounds; only None (the paper) for now.
+    init : {"kfed", "random", "client_random", "k-means++"} or array of shape (k, m), default="kfed"
+    n_init : int, default=1
+        Restarts; the best by the federated score per sample is kept.
+    empty_clusters : {"keep", "relocate"}, default="keep"
+        What a client does with a cluster that has none of its points.
+    tol, tol_local : float, default=1e-8
+        Stop when centroids move less than this, at the server and at a client.
+    patience : int or None, default=300
+        Stop when the oldest of this many movements is the smallest of them.
+    min_rounds, max_rounds : int, default=16 and 10000
+    score_every : int, default=0
+        Ask for the federated score every so many rounds, for `history_`; 0 means never.
+    random_state : int, RandomState, Generator or None, default=None
+    n_jobs : int or None, default=None
+        Clients that work at the same time, in threads, when fitting on arrays.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+    labels_ : ndarray of shape (n_samples,)
+        Only after `fit`: a federation's rows are not here to be labelled.
+    inertia_ : float
+        Sum of squared distances over all clients that answered.
+    score_per_sample_, score_per_client_ : float
+        The federated score as a mean over rows, and as the paper's unweighted mean over clients.
+    n_iter_ : int
+        Rounds of the restart that was kept, `best_restart_`.
+    stop_reason_ : str
+        "tol", "patience", "max_rounds" or "interrupted".
+    history_ : pandas.DataFrame
+        One row a round: restart, round, movement, participants, asked, score, score_per_client.
+    seed_ : int
+        The whole number that `random_state` came to; with it the run can be repeated.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from fedkmeans import FederatedKMeans
+    >>> from fedkmeans.data import load_synthetic, partition
+    >>> import numpy as np
+    >>> data = load_synthetic()
+    >>> clients = partition("clustered", data.X, data.y, 100, np.random.default_rng(0))
+    >>> model = FederatedKMeans(5, random_state=0).fit(data.X, clients=clients)
+    >>> round(model.score_per_sample_, 3)
+    0.074
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        weighting: str | WeightingRule = "dynamic",
+        clients_per_round: int | None = None,
+        max_local: int = 5,
+        learning_rate: float = 0.01,
+        momentum: float = 0.8,
+        memory: None = None,
+        init: str | DataArray = "kfed",
+        n_init: int = 1,
+        empty_clusters: str = "keep",
+        tol: float = 1e-8,
+        tol_local: float = 1e-8,
+        patience: int | None = 300,
+        min_rounds: int = 16,
+        max_rounds: int = 10_000,
+        score_every: int = 0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.weighting = weighting
+        self.clients_per_round = clients_per_round
+        self.max_local = max_local
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.memory = memory
+        self.init = init
+        self.n_init = n_init
+        self.empty_clusters = empty_clusters
+        self.tol = tol
+        self.tol_local = tol_local
+        self.patience = patience
+        self.min_rounds = min_rounds
+        self.max_rounds = max_rounds
+        self.score_every = score_every
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _conversation(
+        self, schema: Schema, federation: Federation, observe: Observer
+    ) -> Conversation[Fitted]:
+        if self.memory is not None:
+            raise ParameterError(f"memory must be None, got {self.memory!r}; no other setting exists yet.")
+        plan = Plan(
+            seed=self.seed_,
+            clients_per_round=self.clients_per_round,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds),
+            score_every=self.score_every,
+        )
+        work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
+        return algorithms.wf_kmeans(
+            self.n_clusters,
+            schema.n_features,
+            federation.clients,
+            plan,
+            work,
+            self.init,
+            check_integer("n_init", self.n_init),
+            observe,
+        )
+
+
+class KFed(Clusterer):
+    """k-FED, one-shot federated clustering (Dennis, Li & Smith 2021).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    variant : {"paper", "published"}, default="paper"
+        As the DWF paper uses it (k-means on both sides), or as published (Awasthi-Sheffet at the
+        clients, farthest-centre seeding at the server).
+    n_local_clusters : int or None, default=None
+        k', clusters a client makes; None means `n_clusters`.
+    clients_per_round : int or None, default=None
+        Clients sampled for the only round; None means all.
+    n_init, n_init_local : int, default=1
+        Restarts of k-means at the server and at the clients.
+    max_iter : int, default=10000
+        Lloyd steps of k-means on either side.
+    random_state : int, RandomState, Generator or None, default=None
+    n_jobs : int or None, default=None
+
+    Attributes
+    ----------
+    See :class:`FederatedKMeans`; `n_iter_` is 1 and `stop_reason_` "one shot".
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        variant: str = "paper",
+        n_local_clusters: int | None = None,
+        clients_per_round: int | None = None,
+        n_init: int = 1,
+        n_init_local: int = 1,
+        max_iter: int = 10_000,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.variant = variant
+        self.n_local_clusters = n_local_clusters
+        self.clients_per_round = clients_per_round
+        self.n_init = n_init
+        self.n_init_local = n_init_local
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _conversation(
+        self, schema: Schema, federation: Federation, observe: Observer
+    ) -> Conversation[Fitted]:
+        for name in ("n_local_clusters", "clients_per_round"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        return algorithms.kfed(
+            self.n_clusters,
+            federation.clients,
+            self.seed_,
+            check_choice("variant", self.variant, algorithms.KFED_VARIANTS),
+            self.clients_per_round,
+            self.n_local_clusters,
+            check_integer("n_init", self.n_init),
+            check_integer("n_init_local", self.n_init_local),
+            check_integer("max_iter", self.max_iter),
+            observe,
+        )
+
+
+class FKM(Clusterer):
+    """Federated k-means of Garst & Reinders (2023): weighted k-means of local centroids.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    clients_per_round : int or None, default=None
+    max_local : int, default=5
+    n_init : int, default=1
+    tol, tol_local : float, default=1e-8
+    patience : int or None, default=300
+    min_rounds, max_rounds : int, default=1 and 300
+    score_every : int, default=0
+    random_state : int, RandomState, Generator or None, default=None
+    n_jobs : int or None, default=None
+
+    Attributes
+    ----------
+    See :class:`FederatedKMeans`.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        clients_per_round: int | None = None,
+        max_local: int = 5,
+        n_init: int = 1,
+        tol: float = 1e-8,
+        tol_local: float = 1e-8,
+        patience: int | None = 300,
+        min_rounds: int = 1,
+        max_rounds: int = 300,
+        score_every: int = 0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.clients_per_round = clients_per_round
+        self.max_local = max_local
+        self.n_init = n_init
+        self.tol = tol
+        self.tol_local = tol_local
+        self.patience = patience
+        self.min_rounds = min_rounds
+        self.max_rounds = max_rounds
+        self.score_every = score_every
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _conversation(
+        self, schema: Schema, federation: Federation, observe: Observer
+    ) -> Conversation[Fitted]:
+        plan = Plan(
+            seed=self.seed_,
+            clients_per_round=self.clients_per_round,
+            learning_rate=1.0,
+            momentum=0.0,
+            stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds),
+            score_every=self.score_every,
+        )
+        work = LocalWork(max_local=self.max_local, tol_local=self.tol_local)
+        return algorithms.fkm(
+            self.n_clusters,
+            federation.clients,
+            plan,
+            work.max_local,
+            work.tol_local,
+            check_integer("n_init", self.n_init),
+            observe,
+        )

@@ -1,0 +1,136 @@
+"""All sites in this process: for research, for tests, and for files that lie side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from fedkmeans.conversation import Total, add_up
+from fedkmeans.errors import DataError
+from fedkmeans.records import Query, Reply
+from fedkmeans.site import Site, SitePolicy
+from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
+
+
+class InProcess:
+    """A federation of sites that live in this process.
+
+    Parameters
+    ----------
+    sites : iterable of Site
+    n_jobs : int or None
+        Sites that answer at the same time, in threads; None means one, -1 one per core.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkmeans import InProcess, Site
+    >>> a, b = np.random.default_rng(0).normal(size=(2, 50, 3))
+    >>> InProcess([Site("north", a), Site("south", b)]).clients
+    ('north', 'south')
+    """
+
+    def __init__(self, sites: Iterable[Site], n_jobs: int | None = None) -> None:
+        self.sites: dict[ClientId, Site] = {}
+        for site in sites:
+            if site.name in self.sites:
+                raise DataError(f"Two clients are called {site.name!r}. Give each client a name of its own.")
+            self.sites[site.name] = site
+        if not self.sites:
+            raise DataError("A federation needs at least one client.")
+        self.n_jobs = n_jobs
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: DataArray,
+        clients: Sequence[object] | DataArray | None = None,
+        sample_weight: FloatArray | None = None,
+        feature_names: tuple[str, ...] | None = None,
+        *,
+        policy: SitePolicy | None = None,
+        n_jobs: int | None = None,
+    ) -> InProcess:
+        """Split an array into sites by a column of client ids.
+
+        Each site's data is a view of `X` where the rows of a client lie together; otherwise the
+        rows are sorted once, which is the only copy ever made.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, m)
+        clients : array-like of shape (n,) or None
+            Which client a row belongs to; None puts all rows on one client.
+        sample_weight : ndarray of shape (n,) or None
+        feature_names : tuple of str or None
+        policy : SitePolicy or None
+            The same for every site.
+        n_jobs : int or None
+        """
+        ids, starts, order = split_rows(len(X), clients)
+        if order is not None:
+            X = X[order]
+            sample_weight = None if sample_weight is None else sample_weight[order]
+        stops = [*starts[1:], len(X)]
+        sites = (
+            Site(
+                name,
+                X[start:stop],
+                None if sample_weight is None else sample_weight[start:stop],
+                feature_names,
+                policy,
+            )
+            for name, start, stop in zip(ids, starts, stops, strict=True)
+        )
+        return cls(sites, n_jobs)
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Names of all clients, sorted."""
+        return tuple(sorted(self.sites))
+
+    def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
+        """Let the sites answer, one after the other or in threads."""
+        if self.n_jobs in (None, 1):
+            return {client: self.sites[client].answer(query) for client in clients}
+        work = (delayed(self.sites[client].answer)(query) for client in clients)
+        replies = Parallel(n_jobs=self.n_jobs, prefer="threads")(work)
+        return dict(zip(clients, replies, strict=True))
+
+    def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
+        """Let the sites answer, and add up."""
+        return add_up(self.ask(query, clients))
+
+
+def split_rows(
+    n_rows: int, clients: Sequence[object] | DataArray | None
+) -> tuple[list[ClientId], list[int], IntArray | None]:
+    """Find where each client's rows lie.
+
+    Returns
+    -------
+    names : list of str
+    starts : list of int
+        First row of each client.
+    order : ndarray of shape (n_rows,) or None
+        How to sort the rows first; None when each client's rows lie together already.
+    """
+    if clients is None:
+        return ["all"], [0], None
+    ids = np.asarray(clients)
+    if ids.shape != (n_rows,):
+        raise DataError(f"clients must name a client for each of the {n_rows} rows, got shape {ids.shape}.")
+    if ids.dtype.kind == "f" and np.isnan(ids).any():
+        raise DataError(
+            f"clients: {int(np.isnan(ids).sum())} row(s) have no client id. Name one for each row."
+        )
+    names, number = np.unique(ids, return_inverse=True)
+    changes = np.flatnonzero(np.diff(number)) + 1
+    starts = np.concatenate([[0], changes])
+    if len(starts) == len(names):
+        return [str(ids[start]) for start in starts], [int(start) for start in starts], None
+    order = np.argsort(number, kind="stable")
+    starts = np.searchsorted(number[order], np.arange(len(names)))
+    return [str(name) for name in names], [int(start) for start in starts], order

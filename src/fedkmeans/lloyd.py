@@ -1,0 +1,235 @@
+"""Lloyd's steps on the data of one client: the plain version, the truth the others are held against.
+
+Data may be of any real dtype and is read block by block; centroids, sums and distances are double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import sparse
+
+from fedkmeans.records import LocalSummary
+from fedkmeans.typing import DataArray, FloatArray, IntArray
+
+# Numbers in one temporary array of differences; 2 MB stays within the cache of common machines.
+_BLOCK_NUMBERS = 2**18
+# Below this many coordinate differences, subtracting beats the set-up of a matrix product.
+_SMALL = 2**14
+
+
+def _blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
+    """Cut rows into blocks so that one block makes about `_BLOCK_NUMBERS` numbers."""
+    size = max(1, _BLOCK_NUMBERS // max(1, numbers_per_row))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def squared_distances(X: DataArray, centroids: FloatArray) -> FloatArray:
+    """Squared distance of every row to every centroid, as the definition says.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, m)
+    centroids : ndarray of shape (k, m)
+
+    Returns
+    -------
+    ndarray of shape (n, k)
+    """
+    distances = np.empty((len(X), len(centroids)))
+    for rows in _blocks(len(X), centroids.size):
+        difference = X[rows, None, :].astype(np.float64) - centroids
+        # einsum adds a row's squares in the same order however many rows there are, so that
+        # a row gets the same label in a client's shard as in the pooled data.
+        np.einsum("nkm,nkm->nk", difference, difference, out=distances[rows])
+    return distances
+
+
+def assign(X: DataArray, centroids: FloatArray) -> IntArray:
+    """Label of the nearest centroid for every row; the first one wins a tie.
+
+    The labels are always those of the plain formula, ``squared_distances(X, centroids).argmin(1)``.
+    Where there is much to do, a matrix product finds them faster: rows for which its rounding
+    could have mattered, and only those, are then decided by the plain formula.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, m)
+    centroids : ndarray of shape (k, m)
+
+    Returns
+    -------
+    labels : ndarray of shape (n,)
+    """
+    if len(X) * centroids.size <= _SMALL:
+        return np.asarray(squared_distances(X, centroids).argmin(axis=1))
+    labels = np.empty(len(X), dtype=np.intp)
+    # Distances do not change when everything is shifted; near the origin they round far less.
+    shift = centroids.mean(axis=0)
+    centred = centroids - shift
+    squares = np.einsum("km,km->k", centred, centred)
+    for rows in _blocks(len(X), sum(centroids.shape)):
+        block = X[rows].astype(np.float64)
+        block -= shift
+        # ‖x - c‖² without the part ‖x‖², which is the same for every centroid.
+        values = squares - 2.0 * (block @ centred.T)
+        labels[rows] = values.argmin(axis=1)
+        unsure = _close_calls(values, block, squares)
+        if len(unsure):
+            plain = squared_distances(X[rows][unsure], centroids)
+            labels[rows.start + unsure] = plain.argmin(axis=1)
+    return labels
+
+
+def _close_calls(values: FloatArray, block: FloatArray, squares: FloatArray) -> IntArray:
+    """Rows whose two nearest centroids are closer together than rounding allows to tell apart."""
+    reach = np.sqrt(np.einsum("nm,nm->n", block, block)) + np.sqrt(squares.max())
+    rounding = 8.0 * (block.shape[1] + 8) * np.finfo(np.float64).eps * reach**2
+    within = values <= (values.min(axis=1) + 2.0 * rounding)[:, None]
+    return np.flatnonzero(np.count_nonzero(within, axis=1) > 1)
+
+
+def cluster_sums(
+    X: DataArray, labels: IntArray, n_clusters: int, sample_weight: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Sum of the rows of each cluster, and how many (or how much weight) there are.
+
+    Returns
+    -------
+    sums : ndarray of shape (k, m)
+    counts : ndarray of shape (k,)
+    """
+    counts = np.bincount(labels, weights=sample_weight, minlength=n_clusters).astype(np.float64)
+    sums = np.zeros((n_clusters, X.shape[1]))
+    for rows in _blocks(len(X), X.shape[1]):
+        n_rows = rows.stop - rows.start
+        weight = np.ones(n_rows) if sample_weight is None else sample_weight[rows]
+        if n_rows * sums.size <= _SMALL:
+            belongs = (labels[rows] == np.arange(n_clusters)[:, None]) * weight
+        else:
+            shape = (n_rows, n_clusters)
+            belongs = sparse.csr_array((weight, labels[rows], np.arange(n_rows + 1)), shape=shape).T
+        sums += belongs @ X[rows].astype(np.float64, copy=False)
+    return sums, counts
+
+
+def distances_to_own(X: DataArray, centroids: FloatArray, labels: IntArray) -> FloatArray:
+    """Squared distance of every row to the centroid of its own label, shape (n,)."""
+    distances = np.empty(len(X))
+    for rows in _blocks(len(X), X.shape[1]):
+        difference = X[rows].astype(np.float64) - centroids[labels[rows]]
+        np.einsum("nm,nm->n", difference, difference, out=distances[rows])
+    return distances
+
+
+def inertia_per_cluster(
+    X: DataArray, centroids: FloatArray, labels: IntArray, sample_weight: FloatArray | None = None
+) -> FloatArray:
+    """Sum of squared distances to the own centroid, per cluster, shape (k,)."""
+    distances = distances_to_own(X, centroids, labels)
+    if sample_weight is not None:
+        distances *= sample_weight
+    return np.bincount(labels, weights=distances, minlength=len(centroids)).astype(np.float64, copy=False)
+
+
+def means(sums: FloatArray, counts: FloatArray, otherwise: FloatArray) -> FloatArray:
+    """Σ / n where there are points, `otherwise` where there are none; all of shape (k, m)."""
+    filled = counts > 0
+    result = otherwise.copy()
+    np.divide(sums, counts[:, None], out=result, where=filled[:, None])
+    return result
+
+
+def relocate_empty(
+    X: DataArray,
+    centroids: FloatArray,
+    labels: IntArray,
+    sums: FloatArray,
+    counts: FloatArray,
+    sample_weight: FloatArray | None = None,
+) -> None:
+    """Give each empty cluster the row farthest from its centroid, as scikit-learn does; in place.
+
+    A row leaves its cluster only if others stay behind, and only if it is not already at its
+    centroid: otherwise an empty cluster would merely change places.
+    """
+    empty = np.flatnonzero(counts == 0)
+    if not len(empty):
+        return
+    distances = distances_to_own(X, centroids, labels)
+    candidates = iter(np.argsort(-distances, kind="stable"))
+    for cluster in empty:
+        for row in candidates:
+            weight = 1.0 if sample_weight is None else sample_weight[row]
+            donor = labels[row]
+            if weight > 0 and distances[row] > 0 and counts[donor] > weight:
+                moved = weight * X[row].astype(np.float64)
+                sums[donor] -= moved
+                counts[donor] -= weight
+                sums[cluster], counts[cluster] = moved, weight
+                labels[row] = cluster
+                break
+
+
+def local_update(
+    X: DataArray,
+    centroids: FloatArray,
+    *,
+    max_local: int,
+    tol_local: float,
+    empty_clusters: str = "keep",
+    sample_weight: FloatArray | None = None,
+) -> LocalSummary:
+    """Make up to `max_local` Lloyd steps from the global centroids (the paper's ``LocalUpdate``).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, m)
+    centroids : ndarray of shape (k, m)
+        As received from the server.
+    max_local : int
+    tol_local : float
+        Stop early when ‖ΔC_i‖_F is smaller.
+    empty_clusters : {"keep", "relocate", "drop"}
+        A cluster without points keeps its centroid (the paper), moves to a far point (scikit-learn)
+        or takes no part in the local steps at all (FKM).
+    sample_weight : ndarray of shape (n,) or None
+
+    Returns
+    -------
+    LocalSummary
+    """
+    labels = assign(X, centroids)
+    counts = np.bincount(labels, weights=sample_weight, minlength=len(centroids)).astype(np.float64)
+    # A dropped cluster is out for the whole round: it cannot win points in a later local step.
+    active = np.unique(labels) if empty_clusters == "drop" else np.arange(len(centroids))
+    labels = np.searchsorted(active, labels)
+    local = centroids[active]
+    for step in range(max_local):
+        if step:
+            labels = assign(X, local)
+        sums, last_counts = cluster_sums(X, labels, len(local), sample_weight)
+        if empty_clusters == "relocate":
+            relocate_empty(X, local, labels, sums, last_counts, sample_weight)
+        moved = means(sums, last_counts, otherwise=local)
+        movement = np.linalg.norm(moved - local)
+        local = moved
+        if movement < tol_local:
+            break
+    return LocalSummary(
+        centroids=_spread(local, active, centroids.copy()),
+        counts=counts,
+        last_counts=_spread(last_counts, active, np.zeros(len(centroids))),
+        inertia=_spread(
+            inertia_per_cluster(X, local, labels, sample_weight), active, np.zeros(len(centroids))
+        ),
+        n_samples=float(len(X) if sample_weight is None else sample_weight.sum()),
+    )
+
+
+def _spread(values: FloatArray, active: IntArray, target: FloatArray) -> FloatArray:
+    """Put the values of the active clusters into their places among all clusters."""
+    target[active] = values
+    return target

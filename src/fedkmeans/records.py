@@ -1,0 +1,280 @@
+"""What travels between server and sites: small frozen records, and nothing else.
+
+A *query* is what the server sends, a *reply* what a site sends back. Replies that add up have
+``__add__``; the server needs only their sum, so they may be added in one process, over a network
+or under encryption. Replies that do not add up (sets of centroids, candidate points) say so by
+having none, and must be gathered one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fedkmeans.typing import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSummary:
+    """What a client knows after its local steps; a weighting rule turns it into weights.
+
+    Attributes
+    ----------
+    centroids : ndarray of shape (k, m)
+        The local centroids c_ij.
+    counts : ndarray of shape (k,)
+        Points (or their sample weight) nearest to each centroid **as received**: the paper's ω_ij.
+    last_counts : ndarray of shape (k,)
+        Points that made each local centroid in the last local step.
+    inertia : ndarray of shape (k,)
+        Squared distances of those points to their local centroid, summed per cluster.
+    n_samples : float
+        Rows of the client, or the sum of its sample weights.
+    """
+
+    centroids: FloatArray
+    counts: FloatArray
+    last_counts: FloatArray
+    inertia: FloatArray
+    n_samples: float
+
+
+WeightingRule: TypeAlias = Callable[[LocalSummary], FloatArray]
+
+
+# --- queries -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUpdate:
+    """Make up to `max_local` Lloyd steps from `centroids`; answered with a `LocalModel`.
+
+    `weighting` is the name of a rule; in process it may also be the function itself.
+    """
+
+    centroids: FloatArray
+    max_local: int
+    tol_local: float
+    weighting: str | WeightingRule
+    empty_clusters: str
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How well do these centroids fit your data? Answered with `ScoreTotals`."""
+
+    centroids: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """What columns do you hold, and how many rows? Answered with a `Description`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindBox:
+    """Between which values does each column lie? Answered with a `Box`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClusters:
+    """Cluster your own data; answered with a `CentroidSet`.
+
+    `method` names one of the local clusterings of `fedkmeans.clustering`.
+    """
+
+    n_clusters: int
+    method: str
+    n_init: int
+    max_iter: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawPoint:
+    """Draw a place where a new centroid may go; answered with a `Candidate`.
+
+    With `centroids` of shape (0, m) every row is as likely as any other, else a row is drawn with
+    probability proportional to its squared distance to the nearest centroid (k-means++). The reply
+    never holds the row itself but the mean of `mean_of` rows: `spread` says whether these are the
+    drawn row's nearest neighbours (False) or rows drawn at random (True).
+    """
+
+    centroids: FloatArray
+    mean_of: int
+    spread: bool
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Several queries that share one exchange; answered with a `BundleReply`."""
+
+    queries: tuple[Query, ...]
+
+
+Query: TypeAlias = "LocalUpdate | Score | Describe | FindBox | LocalClusters | DrawPoint | Bundle"
+
+
+# --- replies -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A client's local centroids (k, m) and the weights (k,) its rule gives them."""
+
+    centroids: FloatArray
+    weights: FloatArray
+
+    def totals(self) -> ClusterTotals:
+        """Bring the reply into the form that adds up."""
+        weighted = self.weights[:, None] * self.centroids
+        return ClusterTotals(weighted, self.weights, self.centroids, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTotals:
+    """Sums over clients: Σ ω c (k, m), Σ ω (k,), Σ c (k, m) and the number of clients.
+
+    The plain sum Σ c is there for clusters to which nobody gives any weight.
+    """
+
+    weighted_sum: FloatArray
+    weight: FloatArray
+    plain_sum: FloatArray
+    n_clients: int
+
+    def __add__(self, other: ClusterTotals) -> ClusterTotals:
+        return ClusterTotals(
+            self.weighted_sum + other.weighted_sum,
+            self.weight + other.weight,
+            self.plain_sum + other.plain_sum,
+            self.n_clients + other.n_clients,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTotals:
+    """Sums from which both forms of the federated score follow."""
+
+    inertia: float
+    n_samples: float
+    client_scores: float
+    n_clients: int
+
+    @classmethod
+    def of(cls, inertia: float, n_samples: float) -> ScoreTotals:
+        """One client's share."""
+        return cls(inertia, n_samples, inertia / n_samples, 1)
+
+    @property
+    def per_sample(self) -> float:
+        """Mean squared distance over all rows: the metric in the paper's tables."""
+        return self.inertia / self.n_samples
+
+    @property
+    def per_client(self) -> float:
+        """Unweighted mean of the clients' own scores: the paper's ``RequestScore``."""
+        return self.client_scores / self.n_clients
+
+    def __add__(self, other: ScoreTotals) -> ScoreTotals:
+        return ScoreTotals(
+            self.inertia + other.inertia,
+            self.n_samples + other.n_samples,
+            self.client_scores + other.client_scores,
+            self.n_clients + other.n_clients,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A client's columns and its number of rows."""
+
+    n_samples: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The smallest and largest value of each column, each of shape (m,)."""
+
+    minimum: FloatArray
+    maximum: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class CentroidSet:
+    """A client's own k' ≤ k centroids (k', m) and how many rows each stands for (k',)."""
+
+    centroids: FloatArray
+    counts: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A place for a new centroid (m,), and the weight with which the server should consider it.
+
+    A client too small to answer without giving a row away sends `weight` 0.
+    """
+
+    point: FloatArray
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class BundleReply:
+    """The replies to a bundle's queries, in their order."""
+
+    replies: tuple[Reply, ...]
+
+
+Reply: TypeAlias = (
+    "LocalModel | ClusterTotals | ScoreTotals | Description | Box | CentroidSet | Candidate | BundleReply"
+)
+
+
+# --- the run -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a run carries from one round to the next.
+
+    Attributes
+    ----------
+    centroids, previous : ndarray of shape (k, m)
+        C^(t) and C^(t-1); equal before the first round.
+    round : int
+        Rounds done so far.
+    movements : tuple of float
+        The latest movements ‖C^(t) - C^(t-1)‖_F, oldest first; no more than `patience` of them.
+    """
+
+    centroids: FloatArray
+    previous: FloatArray
+    round: int = 0
+    movements: tuple[float, ...] = ()
+
+    @classmethod
+    def start(cls, centroids: FloatArray) -> State:
+        """Return the state before the first round, with the convention C^(-1) = C^(0)."""
+        return cls(np.array(centroids, dtype=np.float64), np.array(centroids, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundInfo:
+    """What is reported about a round; nothing here is carried on.
+
+    `asked` and `answered` hold client names; `score` is set only when it was asked for.
+    """
+
+    restart: int
+    round: int
+    movement: float
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    score: ScoreTotals | None = None
