@@ -13,10 +13,11 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, svds
 
 from fedkmeans.lloyd import (
-    _blocks,
     assign,
+    blocks,
     cluster_sums,
     distances_to_own,
+    double_block,
     means,
     relocate_empty,
     squared_distances,
@@ -41,7 +42,7 @@ def kmeans_plusplus(
     ndarray of shape (n_clusters, m)
     """
     weight = np.ones(len(X)) if sample_weight is None else sample_weight
-    shift = X.mean(axis=0, dtype=np.float64)
+    shift = cluster_sums(X, np.zeros(len(X), dtype=np.intp), 1)[0][0] / len(X)
     n_trials = 2 + int(np.log(n_clusters))
     first = rng.choice(len(X), p=weight / weight.sum())
     chosen = [int(first)]
@@ -69,8 +70,8 @@ def _distances_to_rows(X: DataArray, rows: IntArray | list[int], shift: FloatArr
     targets = X[rows].astype(np.float64) - shift
     squares = np.einsum("tm,tm->t", targets, targets)
     distances = np.empty((len(targets), len(X)))
-    for part in _blocks(len(X), X.shape[1] + len(targets)):
-        block = X[part].astype(np.float64)
+    for part in blocks(len(X), X.shape[1] + len(targets)):
+        block = double_block(X, part)
         block -= shift
         own = np.einsum("nm,nm->n", block, block)
         distances[:, part] = squares[:, None] + own - 2.0 * (targets @ block.T)
@@ -151,8 +152,8 @@ def awasthi_sheffet(
     """
     directions = top_directions(X, n_clusters, rng)
     projected = np.empty((len(X), len(directions)))
-    for rows in _blocks(len(X), X.shape[1]):
-        projected[rows] = X[rows].astype(np.float64) @ directions.T
+    for rows in blocks(len(X), X.shape[1]):
+        projected[rows] = double_block(X, rows) @ directions.T
     centres = kmeans(projected, n_clusters, rng, n_init, max_iter, sample_weight)
     distances = np.sqrt(squared_distances(projected, centres))
     nearest = distances.argmin(axis=1)
@@ -170,13 +171,13 @@ def top_directions(X: DataArray, n_directions: int, rng: np.random.Generator) ->
     n, m = X.shape
     wanted = min(n_directions, n, m)
     if min(n, m) <= max(64, 2 * wanted):
-        return np.asarray(np.linalg.svd(X.astype(np.float64), full_matrices=False)[2][:wanted])
+        return np.asarray(np.linalg.svd(double_block(X, slice(None)), full_matrices=False)[2][:wanted])
 
     def times(v: FloatArray) -> FloatArray:
-        return np.concatenate([X[rows].astype(np.float64) @ v for rows in _blocks(n, m)])
+        return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
 
     def transposed_times(u: FloatArray) -> FloatArray:
-        parts = (X[rows].astype(np.float64).T @ u[rows] for rows in _blocks(n, m))
+        parts = (double_block(X, rows).T @ u[rows] for rows in blocks(n, m))
         return np.asarray(sum(parts, start=np.zeros(m)))
 
     operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)

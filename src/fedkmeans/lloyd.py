@@ -19,11 +19,20 @@ _BLOCK_NUMBERS = 2**18
 _SMALL = 2**14
 
 
-def _blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
+def blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
     """Cut rows into blocks so that one block makes about `_BLOCK_NUMBERS` numbers."""
     size = max(1, _BLOCK_NUMBERS // max(1, numbers_per_row))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
+
+
+def double_block(X: DataArray, rows: slice) -> FloatArray:
+    """Some rows as a new array in double precision.
+
+    Always in row order: sums over columns that lie elsewhere in memory would round differently,
+    and a data frame must give the same run as the array with the same numbers.
+    """
+    return np.array(X[rows], dtype=np.float64, order="C")
 
 
 def squared_distances(X: DataArray, centroids: FloatArray) -> FloatArray:
@@ -39,8 +48,8 @@ def squared_distances(X: DataArray, centroids: FloatArray) -> FloatArray:
     ndarray of shape (n, k)
     """
     distances = np.empty((len(X), len(centroids)))
-    for rows in _blocks(len(X), centroids.size):
-        difference = X[rows, None, :].astype(np.float64) - centroids
+    for rows in blocks(len(X), centroids.size):
+        difference = double_block(X, rows)[:, None, :] - centroids
         # einsum adds a row's squares in the same order however many rows there are, so that
         # a row gets the same label in a client's shard as in the pooled data.
         np.einsum("nkm,nkm->nk", difference, difference, out=distances[rows])
@@ -70,8 +79,8 @@ def assign(X: DataArray, centroids: FloatArray) -> IntArray:
     shift = centroids.mean(axis=0)
     centred = centroids - shift
     squares = np.einsum("km,km->k", centred, centred)
-    for rows in _blocks(len(X), sum(centroids.shape)):
-        block = X[rows].astype(np.float64)
+    for rows in blocks(len(X), sum(centroids.shape)):
+        block = double_block(X, rows)
         block -= shift
         # ‖x - c‖² without the part ‖x‖², which is the same for every centroid.
         values = squares - 2.0 * (block @ centred.T)
@@ -103,7 +112,7 @@ def cluster_sums(
     """
     counts = np.bincount(labels, weights=sample_weight, minlength=n_clusters).astype(np.float64)
     sums = np.zeros((n_clusters, X.shape[1]))
-    for rows in _blocks(len(X), X.shape[1]):
+    for rows in blocks(len(X), X.shape[1]):
         n_rows = rows.stop - rows.start
         weight = np.ones(n_rows) if sample_weight is None else sample_weight[rows]
         if n_rows * sums.size <= _SMALL:
@@ -111,15 +120,15 @@ def cluster_sums(
         else:
             shape = (n_rows, n_clusters)
             belongs = sparse.csr_array((weight, labels[rows], np.arange(n_rows + 1)), shape=shape).T
-        sums += belongs @ X[rows].astype(np.float64, copy=False)
+        sums += belongs @ np.ascontiguousarray(X[rows], dtype=np.float64)
     return sums, counts
 
 
 def distances_to_own(X: DataArray, centroids: FloatArray, labels: IntArray) -> FloatArray:
     """Squared distance of every row to the centroid of its own label, shape (n,)."""
     distances = np.empty(len(X))
-    for rows in _blocks(len(X), X.shape[1]):
-        difference = X[rows].astype(np.float64) - centroids[labels[rows]]
+    for rows in blocks(len(X), X.shape[1]):
+        difference = double_block(X, rows) - centroids[labels[rows]]
         np.einsum("nm,nm->n", difference, difference, out=distances[rows])
     return distances
 

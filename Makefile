@@ -1,0 +1,51 @@
+# Two commands for a fresh machine with Python >= 3.11:  make demo   and   make test
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One stamp for each set of extras, renewed when the dependencies change.
+STAMP = $(VENV)/.installed-$(1)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo install test test-paper lint format bench docs clean
+
+help:  ## Show the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "fedkmeans needs Python 3.11 or newer; set PYTHON=..., for instance: make demo PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(if $(filter-out base,$*),[$*])'
+	@touch $@
+
+demo: $(VENV)/.installed-base  ## Install into .venv and compare the algorithms on the paper's synthetic data.
+	$(BIN)/fedkmeans demo
+
+install: $(VENV)/.installed-dev  ## Install everything a developer needs into .venv.
+
+test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the long paper runs.
+	$(BIN)/python -m pytest -m "not paper"
+
+test-paper: $(VENV)/.installed-test  ## Run the long parity runs against the paper's tables (an hour).
+	$(BIN)/python -m pytest -m paper
+
+lint: $(VENV)/.installed-dev  ## Check style, types and the rules on who may import whom.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev  ## Bring the code into shape.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-test  ## Measure against the paper's own loop, side by side.
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-dev  ## Build the documentation into site/.
+	$(BIN)/mkdocs build --strict
+
+clean:  ## Remove the environment and everything built.
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis fedkmeans-demo

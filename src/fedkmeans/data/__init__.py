@@ -1,0 +1,55 @@
+"""Data in and out: data sets, tables of clients, and ways to deal one data set out to clients."""
+
+from fedkmeans.data.atomic import atomic_folder, atomic_path
+from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
+from fedkmeans.data.clients import ClientTable, labels_by_file, read_clients
+from fedkmeans.data.datasets import DATASETS, load_dataset
+from fedkmeans.data.images import load_femnist, load_mnist
+from fedkmeans.data.labels import write_labels
+from fedkmeans.data.leaf import load_leaf
+from fedkmeans.data.partition import (
+    PARTITIONERS,
+    by_column,
+    clustered,
+    dirichlet,
+    half_iid,
+    iid,
+    label_mix,
+    partition,
+)
+from fedkmeans.data.synthetic import load_digits, load_synthetic
+from fedkmeans.data.tables import MISSING_RULES, Table, read_table
+
+__all__ = [
+    # data sets
+    "Dataset",
+    "DATASETS",
+    "load_dataset",
+    "load_synthetic",
+    "load_digits",
+    "load_mnist",
+    "load_femnist",
+    "load_leaf",
+    "DATA_VARIABLE",
+    "data_home",
+    # tables
+    "Table",
+    "ClientTable",
+    "MISSING_RULES",
+    "read_table",
+    "read_clients",
+    "labels_by_file",
+    "write_labels",
+    # partitions
+    "PARTITIONERS",
+    "partition",
+    "iid",
+    "half_iid",
+    "clustered",
+    "label_mix",
+    "dirichlet",
+    "by_column",
+    # writing
+    "atomic_path",
+    "atomic_folder",
+]

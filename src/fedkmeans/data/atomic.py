@@ -1,0 +1,134 @@
+"""Write a file or a folder so that a reader sees either the old one or the complete new one."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedkmeans.data.messages import one_line
+from fedkmeans.errors import DataError
+
+_REMEDY = "choose a place in an existing folder that you may write to"
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; it takes the place of `path` when the block ends well.
+
+    The temporary file is created empty, flushed to disk before it is moved, and removed when the
+    block raises. A file already at `path` is untouched until then.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where the file shall stand in the end. Its folder must exist.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary file to write to.
+
+    Raises
+    ------
+    DataError
+        The folder cannot be written to, or `path` is a folder.
+    """
+    target = Path(path).resolve()  # so that a link keeps pointing at the file it names
+    if target.is_dir():
+        raise DataError(f"cannot write file {str(path)!r}: it is a folder; give the name of a file in it")
+    temporary = _beside(target, "tmp")
+    with _as_data_error(path):
+        # Not tempfile.mkstemp: its files are private to the owner, whatever the umask says.
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        yield temporary
+        with _as_data_error(path):
+            _flush(temporary)
+            os.replace(temporary, target)  # noqa: PTH105 (the name says that it overwrites)
+            _flush_folder(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends well.
+
+    A folder already at `path` is set aside only once the new one is complete, and deleted only once
+    the new one stands in its place.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where the folder shall stand in the end. Its parent must exist.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary folder to write into.
+
+    Raises
+    ------
+    DataError
+        The parent cannot be written to, or `path` is a file.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not target.is_dir():
+        raise DataError(
+            f"cannot write folder {str(path)!r}: a file has that name; remove it or choose another"
+        )
+    temporary = _beside(target, "tmp")
+    with _as_data_error(path):
+        temporary.mkdir()
+    try:
+        yield temporary
+        with _as_data_error(path):
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    _flush(file)
+            _swap(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # already gone when all went well
+
+
+def _swap(new: Path, target: Path) -> None:
+    if not target.exists():
+        new.rename(target)
+    else:
+        old = target.rename(_beside(target, "old"))
+        try:
+            new.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+        shutil.rmtree(old)
+    _flush_folder(target.parent)
+
+
+def _beside(target: Path, ending: str) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.{ending}")
+
+
+@contextmanager
+def _as_data_error(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot write {os.fspath(path)!r}: {one_line(error)}; {_REMEDY}") from error
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb+") as handle:
+        os.fsync(handle.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    # Only POSIX systems let a folder be opened; elsewhere the rename is all there is to do.
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

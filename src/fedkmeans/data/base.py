@@ -1,0 +1,49 @@
+"""What every data set is, and where real data is found."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedkmeans.errors import DataError
+from fedkmeans.typing import DataArray, IntArray
+
+DATA_VARIABLE = "FEDKMEANS_DATA"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A labelled data set, perhaps already dealt out to clients.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+        True labels, 0 upwards.
+    clients : ndarray of shape (n_samples,) or None
+        Client number of each row, when the data comes divided.
+    feature_names : tuple of str, or None
+    source : str
+        Where the data comes from.
+    client_names : tuple of str, or None
+        Name of each client number, when the clients have names.
+    """
+
+    name: str
+    X: DataArray
+    y: IntArray
+    clients: IntArray | None
+    feature_names: tuple[str, ...] | None
+    source: str
+    client_names: tuple[str, ...] | None = None
+
+
+def data_home() -> Path | None:
+    """Return the folder that the environment variable ``FEDKMEANS_DATA`` names, or None when unset."""
+    value = os.environ.get(DATA_VARIABLE)
+    if not value:
+        return None
+    home = Path(value)
+    if not home.is_dir():
+        raise DataError(f"{DATA_VARIABLE} names {value!r}, which is not a folder; correct it or unset it")
+    return home

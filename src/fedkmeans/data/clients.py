@@ -1,0 +1,258 @@
+"""The tables of several clients: one file a client, folders of files, or one file with a client column."""
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedkmeans.data.columns import Mask
+from fedkmeans.data.messages import listing
+from fedkmeans.data.partition import by_column
+from fedkmeans.data.readers import READERS
+from fedkmeans.data.tables import Table, read_table
+from fedkmeans.errors import DataError
+from fedkmeans.typing import DataArray, IntArray
+
+
+@dataclass(frozen=True)
+class ClientTable:
+    """The rows of one client.
+
+    Attributes
+    ----------
+    name : str
+        Unique among the clients that were read together.
+    path : pathlib.Path
+        The file that the rows come from; several clients may share it.
+    feature_names : tuple of str
+        The same for all clients.
+    X : ndarray of shape (n_rows, n_features)
+    labels : ndarray of shape (n_rows,) or None
+    rows : ndarray of shape (n_rows,)
+        Where each row stands in the file; the first row after the header is 0.
+    n_rows_in_file : int
+    n_dropped : int
+        Rows of this client that were left out because a value is missing.
+    """
+
+    name: str
+    path: Path
+    feature_names: tuple[str, ...]
+    X: DataArray
+    labels: DataArray | None
+    rows: IntArray
+    n_rows_in_file: int
+    n_dropped: int
+
+
+def read_clients(
+    paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    label: str | None = None,
+    client: str | None = None,
+    missing: str = "error",
+) -> list[ClientTable]:
+    """Read the tables of all clients, and check that they fit together.
+
+    A file is one client, called after the file (with as many folders before it as make the name
+    unique). A folder stands for all data files in it, in order of their names. A file with a client
+    column, LEAF's users, or an ``.npz`` with ``client``, is divided into its clients.
+
+    All clients must have the same columns; where the order differs, it becomes the first client's.
+    Files without column names must have the same number of columns, and are taken in their order.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders.
+    columns, drop, label, client, missing
+        As for :func:`fedkmeans.data.read_table`.
+
+    Returns
+    -------
+    list of ClientTable
+        In the order of `paths`; clients of one file are sorted by name.
+
+    Raises
+    ------
+    DataError
+        A file cannot be used, is given twice, or does not fit the others; names them and the remedy.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = [file for path in given for file in _files(Path(path))]
+    if not files:
+        raise DataError("no files given; name at least one data file or folder")
+    _refuse_repeats(files)
+    tables: list[tuple[str, Table]] = []
+    for name, path in zip(unique_names(files), files, strict=True):
+        table = read_table(
+            path, columns=columns, drop=drop, label=label, client=client, missing=missing, client_name=name
+        )
+        tables.append((name, _fitted(name, table, *tables[0]) if tables else table))
+    clients = [part for name, table in tables for part in _divide(name, table)]
+    _refuse_shared_names(clients)
+    return clients
+
+
+def labels_by_file(
+    clients: Sequence[ClientTable], labels: Sequence[DataArray]
+) -> dict[Path, tuple[DataArray, Mask]]:
+    """Put the labels found for each client back in the order of the files, for `write_labels`.
+
+    Parameters
+    ----------
+    clients : sequence of ClientTable
+    labels : sequence of ndarray, each of shape (n_rows,) of its client
+
+    Returns
+    -------
+    dict of path to (labels, kept)
+        `labels` of shape (n_kept,) in the order of the file; `kept` of shape (n_rows_in_file,).
+    """
+    parts: dict[Path, list[tuple[ClientTable, DataArray]]] = defaultdict(list)
+    for table, found in zip(clients, labels, strict=True):
+        parts[table.path].append((table, found))
+    result: dict[Path, tuple[DataArray, Mask]] = {}
+    for path, members in parts.items():
+        rows = np.concatenate([table.rows for table, _ in members])
+        kept = np.zeros(members[0][0].n_rows_in_file, dtype=bool)
+        kept[rows] = True
+        result[path] = np.concatenate([found for _, found in members])[np.argsort(rows)], kept
+    return result
+
+
+def unique_names(paths: Sequence[Path]) -> list[str]:
+    """Name each file by its stem, with the suffix or as many folders before it as make it unique."""
+    whole = [path.resolve() for path in paths]
+    stems = [path.with_suffix("") for path in whole]
+    # a.csv and a.npy in one folder differ by nothing but the suffix.
+    parts = [
+        (stem if stems.count(stem) == 1 else path).parts for stem, path in zip(stems, whole, strict=True)
+    ]
+    depth = [1] * len(parts)
+    while True:
+        names = ["/".join(part[-n:]) for part, n in zip(parts, depth, strict=True)]
+        clashing = [i for i, name in enumerate(names) if names.count(name) > 1 and depth[i] < len(parts[i])]
+        if not clashing:
+            return names
+        for i in clashing:
+            depth[i] += 1
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    known = [file for file in path.iterdir() if file.suffix.lower() in READERS and file.is_file()]
+    files = sorted(file for file in known if not file.name.startswith("."))
+    if not files:
+        raise DataError(
+            f"folder {str(path)!r} holds no data file; put one file a client in it, of the formats "
+            f"{listing(READERS, len(READERS))}"
+        )
+    return files
+
+
+def _refuse_repeats(files: list[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    sizes: dict[int, list[Path]] = defaultdict(list)
+    for file in files:
+        same = seen.setdefault(file.resolve(), file)
+        if same is not file:
+            raise DataError(f"file {str(file)!r} is given twice (also as {str(same)!r}); name each file once")
+        if file.is_file():
+            sizes[file.stat().st_size].append(file)
+    # Only files of one size can be equal, so most files are never read for this.
+    for candidates in sizes.values():
+        digests: dict[str, Path] = {}
+        for file in candidates if len(candidates) > 1 else ():
+            same = digests.setdefault(_digest(file), file)
+            if same is not file:
+                raise DataError(
+                    f"files {str(same)!r} and {str(file)!r} have the same content; remove one, as a client "
+                    "counted twice weighs twice"
+                )
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"file {str(path)!r} cannot be read: {error.strerror}; check its permissions"
+        ) from error
+
+
+def _fitted(name: str, table: Table, first_name: str, first: Table) -> Table:
+    """Return the table with the columns of the first client in the first client's order."""
+    ours, theirs = table.feature_names, first.feature_names
+    if ours == theirs:
+        return table
+    clients = f"clients {first_name!r} and {name!r}"
+    remedy = "leave the others out with drop=[...] (--drop NAME) or name those in common with columns=[...]"
+    if not (table.is_named and first.is_named):
+        if len(ours) != len(theirs):
+            raise DataError(
+                f"{clients} have {len(theirs)} and {len(ours)} columns; give all files the same columns"
+            )
+        return replace(table, feature_names=theirs)
+    if set(ours) != set(theirs):
+        only = _only(first_name, theirs, ours) + _only(name, ours, theirs)
+        raise DataError(f"{clients} have different columns: {', '.join(only)}; {remedy} (--columns ...)")
+    position = {column: j for j, column in enumerate(ours)}
+    order = [position[column] for column in theirs]
+    return replace(table, feature_names=theirs, X=np.ascontiguousarray(table.X[:, order]))
+
+
+def _only(name: str, mine: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+    known = set(others)
+    extra = [column for column in mine if column not in known]
+    return [f"only {name!r} has {listing(extra)}"] if extra else []
+
+
+def _divide(name: str, table: Table) -> list[ClientTable]:
+    rows = np.flatnonzero(table.kept)
+
+    def part(client: str, members: Mask | slice, n_dropped: int) -> ClientTable:
+        labels = None if table.labels is None else table.labels[members]
+        return ClientTable(
+            client,
+            table.path,
+            table.feature_names,
+            table.X[members],
+            labels,
+            rows[members],
+            len(table.kept),
+            n_dropped,
+        )
+
+    if table.file_clients is None:
+        return [part(name, slice(None), table.n_dropped)]
+    numbers, names = by_column(table.file_clients)
+    of_kept, of_dropped = numbers[table.kept], numbers[~table.kept]
+    dropped = np.bincount(of_dropped, minlength=len(names))
+    sizes = np.bincount(of_kept, minlength=len(names))
+    if not sizes.all():
+        lost = [names[i] for i in np.flatnonzero(sizes == 0)]
+        raise DataError(
+            f"file {str(table.path)!r}: clients {listing(lost)} have a missing value in every row; leave out "
+            "the columns where it is with drop=[...] (--drop NAME), or these clients' rows"
+        )
+    return [part(client, of_kept == i, int(dropped[i])) for i, client in enumerate(names)]
+
+
+def _refuse_shared_names(clients: list[ClientTable]) -> None:
+    seen: dict[str, ClientTable] = {}
+    for client in clients:
+        same = seen.setdefault(client.name, client)
+        if same is not client:
+            raise DataError(
+                f"client {client.name!r} is in file {str(same.path)!r} and in {str(client.path)!r}; put its "
+                "rows in one file, or rename one of the two"
+            )

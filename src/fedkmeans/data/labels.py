@@ -1,0 +1,158 @@
+"""Write the labels that were found beside the rows that they belong to."""
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.feather as pa_feather
+import pyarrow.parquet as pq
+
+from fedkmeans.data.atomic import atomic_path
+from fedkmeans.data.columns import Mask
+from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw
+from fedkmeans.data.text import find_layout, rows_of_text
+from fedkmeans.errors import DataError
+from fedkmeans.typing import DataArray
+
+
+def write_labels(
+    table_path: str | os.PathLike[str],
+    labels: DataArray,
+    out_path: str | os.PathLike[str],
+    column: str = "cluster",
+    kept: Mask | None = None,
+) -> None:
+    """Write the rows of a data file with one added column, the labels.
+
+    The file appears at once and whole, or not at all. From text to text every value stays as it was
+    written; a text without a header gets the one with which it was read (x0, x1, …).
+
+    Parameters
+    ----------
+    table_path : str or path-like
+        The data file, of any format that :func:`fedkmeans.data.read_table` reads.
+    labels : ndarray of shape (n_kept,)
+        One label for each kept row, in the order of the file.
+    out_path : str or path-like
+        ``.csv``, ``.tsv``, ``.parquet``, ``.feather``, ``.arrow``, or ``.npy`` for the labels alone.
+    column : str
+        Name of the added column.
+    kept : ndarray of bool, shape (n_rows_in_file,), optional
+        Rows that have a label, as `Table.kept`. The others get none: an empty field, a null, or -1 in
+        ``.npy``.
+
+    Raises
+    ------
+    DataError
+        Rows and labels do not match, the column exists already, or `out_path` cannot be written.
+    """
+    source, out = Path(table_path), Path(out_path)
+    writer = WRITERS.get(out.suffix.lower())
+    if writer is None:
+        raise DataError(
+            f"file {str(out)!r}: labels can be written as {listing(WRITERS)}; choose one of these"
+        )
+    if out.resolve() == source.resolve():
+        raise DataError(f"file {str(out)!r} is the input; choose another file for the labels")
+    raw = read_raw(source)
+    if column in _all_names(raw):
+        raise DataError(
+            f"file {str(source)!r} already has a column {column!r}; choose another name for the labels"
+        )
+    full = _for_every_row(source, raw.n_rows, labels, kept)
+    try:
+        with atomic_path(out) as temporary:
+            writer(temporary, source, raw, column, full)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"file {str(out)!r} cannot be written: {one_line(error)}; choose another place or format"
+        ) from error
+
+
+def _for_every_row(source: Path, n_rows: int, labels: DataArray, kept: Mask | None) -> Any:
+    labels = np.asarray(labels)
+    kept = np.ones(n_rows, dtype=bool) if kept is None else np.asarray(kept, dtype=bool)
+    if kept.shape != (n_rows,) or labels.shape != (int(kept.sum()),):
+        raise DataError(
+            f"file {str(source)!r} has {n_rows} rows, of which {int(kept.sum())} kept, and there are "
+            f"labels of shape {labels.shape}; give one label for each kept row"
+        )
+    full = np.zeros(n_rows, dtype=labels.dtype)
+    full[kept] = labels
+    return pa.array(full, mask=~kept)
+
+
+def _all_names(raw: RawTable) -> tuple[str, ...]:
+    return raw.names + tuple(_apart(raw))
+
+
+def _apart(raw: RawTable) -> dict[str, Any]:
+    """Return what the format keeps apart from the columns, under the names it has there."""
+    return {
+        name: values for name, values in (("y", raw.labels), ("client", raw.clients)) if values is not None
+    }
+
+
+def _joined(raw: RawTable, column: str, labels: Any) -> Any:
+    columns = [pa.array(c) if isinstance(c, np.ndarray) else c for c in (*raw.columns, *_apart(raw).values())]
+    return pa.table([*columns, labels], names=[*_all_names(raw), column])
+
+
+def _write_text(path: Path, source: Path, raw: RawTable, column: str, labels: Any, delimiter: str) -> None:
+    if source.suffix.lower() in TEXT_SUFFIXES:
+        _copy_text(path, source, column, labels, delimiter)
+    else:
+        pa_csv.write_csv(_joined(raw, column, labels), path, pa_csv.WriteOptions(delimiter=delimiter))
+
+
+def _copy_text(path: Path, source: Path, column: str, labels: Any, delimiter: str) -> None:
+    # Values are copied as text: written again as numbers, 1.0 would become 1, and ? would be lost.
+    layout = find_layout(source)
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        out = csv.writer(handle, delimiter=delimiter, lineterminator="\n")
+        out.writerow([*layout.names, column])
+        try:
+            for row, label in zip(rows_of_text(source, layout), labels.to_pylist(), strict=True):
+                out.writerow([*row, "" if label is None else label])
+        except (ValueError, csv.Error) as error:
+            raise DataError(
+                f"file {str(source)!r} cannot be copied row by row: {one_line(error)}; save it as UTF-8 "
+                "CSV, or write the labels as .parquet"
+            ) from error
+
+
+def _write_csv(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
+    _write_text(path, source, raw, column, labels, ",")
+
+
+def _write_tsv(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
+    _write_text(path, source, raw, column, labels, "\t")
+
+
+def _write_parquet(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
+    pq.write_table(_joined(raw, column, labels), path)
+
+
+def _write_feather(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
+    pa_feather.write_feather(_joined(raw, column, labels), str(path))
+
+
+def _write_npy(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
+    with path.open("wb") as handle:  # np.save adds a suffix to a path, but not to an open file
+        np.save(handle, labels.fill_null(-1).to_numpy(), allow_pickle=False)
+
+
+WRITERS: dict[str, Callable[[Path, Path, RawTable, str, Any], None]] = {
+    ".csv": _write_csv,
+    ".tsv": _write_tsv,
+    ".parquet": _write_parquet,
+    ".feather": _write_feather,
+    ".arrow": _write_feather,
+    ".npy": _write_npy,
+}

@@ -1,0 +1,321 @@
+"""Deal the rows of one data set out to clients, alike or unlike, to study federated clustering.
+
+Every partitioner returns `clients`, the client number of each row, as scikit-learn's `groups` are.
+Each row belongs to exactly one client and no client is empty; the same generator state gives the
+same clients.
+"""
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from fedkmeans.data.messages import listing, one_line
+from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.typing import DataArray, IntArray
+
+# Beyond this all shares are equal to double precision, and the sampler itself overflows near 1e308.
+_LARGEST_ALPHA = 1e12
+
+
+def iid(n_samples: int, n_clients: int, rng: np.random.Generator) -> IntArray:
+    """Shuffle the rows and cut them into chunks whose sizes differ by at most one.
+
+    Parameters
+    ----------
+    n_samples, n_clients : int
+        Rows to deal out, and clients to deal them to; ``1 <= n_clients <= n_samples``.
+    rng : numpy.random.Generator
+        Source of the shuffle.
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+        Client number of each row, 0 to ``n_clients - 1``.
+    """
+    return _deal(n_samples, _checked(n_clients, n_samples), rng)
+
+
+def clustered(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray:
+    """Give each client one cluster: the paper's non-IID distribution.
+
+    The clusters are those of k-means with k = `n_clients`, k-means++ starts, 5 restarts and at most
+    5 steps. Where k-means leaves a cluster empty (for instance because rows repeat), that client
+    gets one row, drawn from the client that has most.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The data; handed to scikit-learn as it is.
+    n_clients : int
+        Number of clients.
+    rng : numpy.random.Generator
+        Source of the seed of k-means and of the rows for empty clients.
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+    """
+    n_clients = _checked(n_clients, len(X))
+    return _fill_empty(_cluster(X, n_clients, rng), n_clients, rng)
+
+
+def half_iid(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray:
+    """Deal a random half of the rows as :func:`iid` and the rest as :func:`clustered`.
+
+    Client i holds chunk i of the first half and cluster i of the second. With fewer than two rows a
+    client the second half has as many clusters as rows, and clients left empty get one row each from
+    the client that has most.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    n_clients : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+    """
+    n_samples = len(X)
+    n_clients = _checked(n_clients, n_samples)
+    order = rng.permutation(n_samples)
+    dealt, rest = order[: n_samples // 2], order[n_samples // 2 :]
+    clients = np.empty(n_samples, dtype=np.intp)
+    clients[dealt] = _deal(len(dealt), n_clients, rng)
+    clients[rest] = _cluster(X[rest], min(n_clients, len(rest)), rng)
+    return _fill_empty(clients, n_clients, rng)
+
+
+def label_mix(y: DataArray, n_clients: int, p: float, rng: np.random.Generator) -> IntArray:
+    """Take a share `p` of each client's rows from one class and the others at random.
+
+    Clients have equal sizes up to one row; client i prefers class ``i % n_classes``. Where a class
+    has too few rows for all the clients that prefer it, they share what there is in proportion to
+    what they asked for, and fill up at random from what all classes have left.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,)
+        True labels.
+    n_clients : int
+    p : float
+        Share of the preferred class, 0 (all at random) to 1.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+    """
+    y = _checked_labels(y)
+    n_clients = _checked(n_clients, len(y))
+    if not 0 <= p <= 1:
+        raise ParameterError(f"p must lie between 0 and 1, got {p}; it is the share of one class in a client")
+    classes, y_index = np.unique(y, return_inverse=True)
+    sizes = np.bincount(_even(len(y), n_clients), minlength=n_clients)
+    wanted = np.rint(p * sizes).astype(np.intp)
+    clients = np.full(len(y), -1, dtype=np.intp)
+    for c in range(min(len(classes), n_clients)):
+        members = np.arange(c, n_clients, len(classes))
+        rows = rng.permutation(np.flatnonzero(y_index == c))
+        asked = int(wanted[members].sum())
+        given = wanted[members] if asked <= len(rows) else wanted[members] * len(rows) // asked
+        clients[rows[: given.sum()]] = np.repeat(members, given)
+    still = sizes - np.bincount(clients[clients >= 0], minlength=n_clients)
+    clients[rng.permutation(np.flatnonzero(clients < 0))] = np.repeat(np.arange(n_clients), still)
+    return clients
+
+
+def dirichlet(y: DataArray, n_clients: int, alpha: float, rng: np.random.Generator) -> IntArray:
+    """Split each class among the clients in proportions drawn from a Dirichlet distribution.
+
+    A client that gets no row from any class is given one, drawn from the client that has most.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,)
+        True labels.
+    n_clients : int
+    alpha : float
+        Concentration, above 0: small values give most of a class to few clients, large values make
+        the clients alike.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+    """
+    y = _checked_labels(y)
+    n_clients = _checked(n_clients, len(y))
+    if not (alpha > 0 and np.isfinite(alpha)):
+        raise ParameterError(
+            f"alpha must be a finite number above 0, got {alpha}; 0.1 is uneven, 100 nearly even"
+        )
+    concentration = np.full(n_clients, min(alpha, _LARGEST_ALPHA))
+    clients = np.empty(len(y), dtype=np.intp)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        cuts = np.rint(np.cumsum(rng.dirichlet(concentration))[:-1] * len(rows)).astype(np.intp)
+        for client, share in enumerate(np.split(rows, cuts)):
+            clients[share] = client
+    return _fill_empty(clients, n_clients, rng)
+
+
+def by_column(values: DataArray | Sequence[Any]) -> tuple[IntArray, tuple[str, ...]]:
+    """Turn a column that names each row's client into client numbers, in sorted order of the names.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_samples,)
+        A client's name or number for each row.
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+        Position of each row's client in `names`.
+    names : tuple of str
+        The distinct values, as text.
+
+    Raises
+    ------
+    DataError
+        The column is empty, not one-dimensional, or has rows that name no client.
+    """
+    column = np.asarray(values)
+    if column.ndim != 1 or not len(column):
+        raise DataError(f"the client column must hold one value a row, got an array of shape {column.shape}")
+    if column.dtype.kind == "O":
+        absent = np.array([value is None or value != value for value in column], dtype=bool)
+    else:
+        absent = column != column  # NaN and NaT are the values that differ from themselves
+    if absent.any():
+        raise DataError(
+            f"the client column names no client in {absent.sum()} rows (the first is row "
+            f"{np.flatnonzero(absent)[0]}); fill it in or remove these rows"
+        )
+    if column.dtype.kind == "O":
+        column = column.astype(str)  # mixed types have no order of their own
+    names, clients = np.unique(column, return_inverse=True)
+    return clients.astype(np.intp, copy=False), tuple(str(name) for name in names.tolist())
+
+
+@dataclass(frozen=True)
+class Partitioner:
+    """A partitioner in the uniform shape ``run(X, y, n_clients, rng, **options)``."""
+
+    run: Callable[..., IntArray]
+    options: tuple[str, ...] = ()
+    needs_y: bool = False
+
+
+_CLUSTERED = Partitioner(lambda X, y, n_clients, rng: clustered(X, n_clients, rng))
+
+PARTITIONERS: dict[str, Partitioner] = {
+    "iid": Partitioner(lambda X, y, n_clients, rng: iid(len(X), n_clients, rng)),
+    "half-iid": Partitioner(lambda X, y, n_clients, rng: half_iid(X, n_clients, rng)),
+    "non-iid": _CLUSTERED,  # the paper's name for it
+    "clustered": _CLUSTERED,
+    "label-mix": Partitioner(
+        lambda X, y, n_clients, rng, p: label_mix(y, n_clients, p, rng), ("p",), needs_y=True
+    ),
+    "dirichlet": Partitioner(
+        lambda X, y, n_clients, rng, alpha: dirichlet(y, n_clients, alpha, rng), ("alpha",), needs_y=True
+    ),
+}
+
+
+def partition(
+    name: str,
+    X: DataArray,
+    y: DataArray | None,
+    n_clients: int,
+    rng: np.random.Generator,
+    **options: float,
+) -> IntArray:
+    """Deal the rows of `X` out to clients by the partitioner called `name`.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PARTITIONERS`; underscores may stand for hyphens.
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,) or None
+        True labels; needed by ``label-mix`` and ``dirichlet``.
+    n_clients : int
+    rng : numpy.random.Generator
+    **options : float
+        ``p`` for ``label-mix``, ``alpha`` for ``dirichlet``.
+
+    Returns
+    -------
+    clients : ndarray of shape (n_samples,)
+    """
+    partitioner = PARTITIONERS.get(name.replace("_", "-"))
+    if partitioner is None:
+        raise ParameterError(f"unknown partitioner {name!r}; choose one of {listing(PARTITIONERS)}")
+    if set(options) != set(partitioner.options):
+        takes = listing(partitioner.options) or "no options"
+        given = listing(options) or "none"
+        raise ParameterError(f"partitioner {name!r} takes {takes}, got {given}; give exactly these")
+    if partitioner.needs_y:
+        if y is None:
+            raise ParameterError(f"partitioner {name!r} deals rows out by their labels; give the labels y")
+        if len(y) != len(X):
+            raise DataError(f"y has {len(y)} labels and X has {len(X)} rows; give one label a row")
+    return partitioner.run(X, y, n_clients, rng, **options)
+
+
+def _checked(n_clients: int, n_samples: int) -> int:
+    try:
+        n_clients = operator.index(n_clients)
+    except TypeError:
+        raise ParameterError(f"n_clients must be a whole number, got {n_clients!r}") from None
+    if not 1 <= n_clients <= n_samples:
+        raise ParameterError(
+            f"n_clients must lie between 1 and the number of rows, {n_samples}, got {n_clients}; "
+            "a client needs at least one row"
+        )
+    return n_clients
+
+
+def _checked_labels(y: DataArray) -> DataArray:
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise DataError(f"y must hold one label a row, got an array of shape {y.shape}")
+    return y
+
+
+def _even(n_samples: int, n_clients: int) -> IntArray:
+    return np.arange(n_samples, dtype=np.intp) * n_clients // max(n_samples, 1)
+
+
+def _deal(n_samples: int, n_clients: int, rng: np.random.Generator) -> IntArray:
+    return rng.permutation(_even(n_samples, n_clients))
+
+
+def _cluster(X: DataArray, n_clusters: int, rng: np.random.Generator) -> IntArray:
+    seed = int(rng.integers(2**31))
+    kmeans = KMeans(n_clusters=n_clusters, init="k-means++", n_init=5, max_iter=5, random_state=seed)
+    with warnings.catch_warnings():
+        # Five steps are not meant to converge, and repeated rows are dealt with by _fill_empty.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            labels: IntArray = kmeans.fit_predict(X).astype(np.intp)
+        except ValueError as error:
+            raise DataError(f"X cannot be clustered: {one_line(error)}; give finite numbers only") from error
+    return labels
+
+
+def _fill_empty(clients: IntArray, n_clients: int, rng: np.random.Generator) -> IntArray:
+    sizes = np.bincount(clients, minlength=n_clients)
+    for empty in np.flatnonzero(sizes == 0):
+        largest = sizes.argmax()
+        clients[rng.choice(np.flatnonzero(clients == largest))] = empty
+        sizes[largest] -= 1
+        sizes[empty] += 1
+    return clients

@@ -1,0 +1,234 @@
+"""A data file as one numeric table, checked: what cannot be clustered is refused by name, with a remedy."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedkmeans.data.columns import Column, Mask, fill, label_values, missing_mask, numeric_dtype, type_name
+from fedkmeans.data.messages import listing, nearest, subject
+from fedkmeans.data.readers import RawTable, read_raw
+from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.typing import DataArray
+
+MISSING_RULES = ("error", "drop_rows")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numeric table in a file.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    feature_names : tuple of str
+        x0, x1, … where the file names no columns.
+    X : ndarray of shape (n_rows, n_features)
+        Of the smallest type that holds all columns.
+    labels : ndarray of shape (n_rows,) or None
+        True labels: numbers, or text.
+    file_clients : ndarray of shape (n_rows_in_file,) or None
+        Client of every row of the file, kept or dropped.
+    kept : ndarray of bool, shape (n_rows_in_file,)
+        The rows of the file that are rows of `X`.
+    is_named : bool
+        Whether the names come from the file.
+    """
+
+    path: Path
+    feature_names: tuple[str, ...]
+    X: DataArray
+    labels: DataArray | None
+    file_clients: DataArray | None
+    kept: Mask
+    is_named: bool
+
+    @property
+    def clients(self) -> DataArray | None:
+        """Client of each row of `X`, shape (n_rows,), or None when the file names none."""
+        return None if self.file_clients is None else self.file_clients[self.kept]
+
+    @property
+    def n_dropped(self) -> int:
+        """Rows of the file that were left out because a value is missing."""
+        return int(len(self.kept) - self.kept.sum())
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    label: str | None = None,
+    client: str | None = None,
+    missing: str = "error",
+    client_name: str | None = None,
+) -> Table:
+    """Read a data file: CSV and other delimited text, Parquet, Arrow/Feather, NumPy or LEAF JSON.
+
+    Text without a header (a first line of numbers only) and NumPy arrays get the column names x0,
+    x1, …; ``?``, ``NA``, ``NaN``, ``null`` and nothing at all are missing values. An ``.npz`` file holds
+    ``X`` and perhaps ``y`` (the labels) and ``client``; a LEAF file always has labels and clients.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The suffix tells the format.
+    columns : sequence of str, optional
+        Features, in this order; all columns but `label`, `client` and `drop` when not given.
+    drop : sequence of str
+        Columns to leave out.
+    label, client : str, optional
+        Columns with the true labels, and with the client of each row.
+    missing : {"error", "drop_rows"}
+        Refuse missing values, or leave out the rows that have one in a feature or in `label`. A row
+        whose client is missing is refused in any case: it belongs to nobody.
+    client_name : str, optional
+        Whose file it is, for error messages.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    DataError
+        The file or a column cannot be used; names the file, the column and the remedy.
+    """
+    if missing not in MISSING_RULES:
+        raise ParameterError(f"unknown rule missing={missing!r}; choose one of {listing(MISSING_RULES)}")
+    path = Path(path)
+    who = subject(path, client_name)
+    raw = read_raw(path, client_name)
+    if not raw.n_rows:
+        raise DataError(f"{who} has no rows; leave this file out, or export it again")
+    by_name = dict(zip(raw.names, raw.columns, strict=True))
+    labels = _special(who, by_name, label, raw.labels, "y", "label")
+    clients = _special(who, by_name, client, raw.clients, "client", "client")
+    names = _choose(who, raw.names, columns, drop, (label, client))
+    _refuse_non_numeric(who, by_name, names)
+    checked = {name: by_name[name] for name in names} | ({} if labels is None else {label or "y": labels})
+    kept = _kept_rows(who, checked, raw.n_rows, missing)
+    label_array = None if labels is None else _values(who, label or "y", labels)[kept]
+    client_array = None if clients is None else _client_values(who, client or "client", clients)
+    X = _matrix(who, raw, names, kept)
+    return Table(path, names, X, label_array, client_array, kept, raw.is_named)
+
+
+def _special(
+    who: str, by_name: dict[str, Column], name: str | None, own: Column | None, own_name: str, role: str
+) -> Column | None:
+    """Find the label or client column: the one called `name`, or what the format keeps apart."""
+    if name is None or (own is not None and name == own_name):
+        return own
+    if name not in by_name:
+        raise DataError(
+            f"{who} has no {role} column {name!r}; {nearest(name, tuple(by_name))} Name it with {role}=... "
+            f"(--{role} NAME)"
+        )
+    return by_name[name]
+
+
+def _choose(
+    who: str,
+    known: tuple[str, ...],
+    columns: Sequence[str] | None,
+    drop: Sequence[str],
+    special: tuple[str | None, str | None],
+) -> tuple[str, ...]:
+    there, left_out = set(known), {*drop, *special}
+    for argument, wanted in (("columns", columns or ()), ("drop", drop)):
+        for name in wanted:
+            if name not in there:
+                raise DataError(f"{who} has no column {name!r}; {nearest(name, known)} Correct {argument}")
+    if columns is None:
+        names = tuple(name for name in known if name not in left_out)
+    else:
+        names = tuple(columns)
+        twice = [name for name, times in Counter(names).items() if times > 1 or name in left_out]
+        if twice:
+            raise DataError(
+                f"{who}: {listing(twice)} in columns is there twice, dropped, the label or the client; "
+                "take it out of columns"
+            )
+    if not names:
+        raise DataError(f"{who} has no columns left to cluster; drop fewer, or name some with columns=[...]")
+    return names
+
+
+def _refuse_non_numeric(who: str, by_name: dict[str, Column], names: tuple[str, ...]) -> None:
+    bad = [name for name in names if numeric_dtype(by_name[name]) is None]
+    if bad:
+        types = ", ".join(sorted({type_name(by_name[name]) for name in bad}))
+        options = " ".join(f"--drop {name}" for name in bad[:3]) + (" …" if len(bad) > 3 else "")
+        raise DataError(
+            f"{who}: columns that are not numeric ({types}): {listing(bad, len(bad))}; leave them out with "
+            f"drop=[{listing(bad, 3)}] ({options}), or name the numeric ones with columns=[...] "
+            "(--columns ...)"
+        )
+
+
+def _kept_rows(who: str, checked: dict[str, Column], n_rows: int, missing: str) -> Mask:
+    kept = np.ones(n_rows, dtype=bool)
+    counts: dict[str, int] = {}
+    for name, column in checked.items():
+        absent = missing_mask(column)
+        if absent.any():
+            counts[name] = int(absent.sum())
+            kept &= ~absent
+    if counts and missing == "error":
+        found = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
+        raise DataError(
+            f"{who}: missing values in {found} of {n_rows} rows; leave out these rows with "
+            'missing="drop_rows" (--missing drop-rows), or the columns with drop=[...] (--drop NAME)'
+        )
+    if not kept.any():
+        worst = max(counts, key=lambda name: counts[name])
+        raise DataError(
+            f"{who}: every row has a missing value (most in {worst!r}, {counts[worst]} of {n_rows}); leave "
+            f"out that column with drop=[{worst!r}] (--drop {worst})"
+        )
+    return kept
+
+
+def _matrix(who: str, raw: RawTable, names: tuple[str, ...], kept: Mask) -> DataArray:
+    everything = names == raw.names and kept.all()
+    by_name = dict(zip(raw.names, raw.columns, strict=True))
+    columns = [by_name[name] for name in names]
+    dtypes = [numeric_dtype(column) for column in columns]
+    if raw.matrix is not None and everything and raw.matrix.dtype.kind != "b":
+        X = np.ascontiguousarray(raw.matrix)
+    else:
+        # One array, filled a column at a time: there is never a second copy of the whole table.
+        dtype = np.result_type(*(dtype for dtype in dtypes if dtype is not None))
+        X = np.empty((int(kept.sum()), len(names)), dtype=dtype)
+        for j, column in enumerate(columns):
+            fill(X[:, j], column, None if kept.all() else kept)
+    if X.dtype.kind == "f":
+        infinite = {name: int(np.isinf(X[:, j]).sum()) for j, name in enumerate(names)}
+        found = ", ".join(f"{name!r} ({count})" for name, count in infinite.items() if count)
+        if found:
+            raise DataError(
+                f"{who}: infinite values in {found}; correct them in the file, or leave out the columns "
+                "with drop=[...] (--drop NAME)"
+            )
+    return X
+
+
+def _values(who: str, name: str, column: Column) -> DataArray:
+    try:
+        return label_values(column)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{who}: column {name!r} is not UTF-8 text; save the file as UTF-8") from error
+
+
+def _client_values(who: str, name: str, column: Column) -> DataArray:
+    absent = int(missing_mask(column).sum())
+    if absent:
+        raise DataError(
+            f"{who}: client column {name!r} is empty in {absent} rows; fill it in, or remove these rows"
+        )
+    return _values(who, name, column)

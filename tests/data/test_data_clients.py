@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+
+from fedkmeans.data import labels_by_file, read_clients
+from fedkmeans.errors import DataError
+
+
+def test_one_file_a_client(write):
+    a, b = write("a.csv", "x,y\n1,2\n"), write("b.csv", "x,y\n3,4\n5,6\n")
+    clients = read_clients([b, str(a)])
+    assert [client.name for client in clients] == ["b", "a"]
+    assert [client.X.tolist() for client in clients] == [[[3, 4], [5, 6]], [[1, 2]]]
+    assert [client.rows.tolist() for client in clients] == [[0, 1], [0]]
+
+
+def test_a_folder_gives_its_data_files_in_order(write, tmp_path):
+    write("b.csv", "x\n1\n")
+    write("a.tsv", "x\n2\n")
+    write(".hidden.csv", "x\n3\n")
+    write("notes.md", "not data")
+    (tmp_path / "sub.csv").mkdir()
+    assert [client.name for client in read_clients(tmp_path)] == ["a", "b"]
+
+
+def test_a_folder_without_data_files(write, tmp_path):
+    write("notes.md", "not data")
+    with pytest.raises(DataError, match=r"holds no data file; put one file a client.*'\.csv'"):
+        read_clients([tmp_path])
+
+
+def test_no_files():
+    with pytest.raises(DataError, match="no files given; name at least one"):
+        read_clients([])
+
+
+def test_names_are_made_unique_by_folders_and_suffixes(write):
+    paths = [
+        write("north/2020/data.csv", "x\n1\n"),
+        write("south/2020/data.csv", "x\n2\n"),
+        write("south/2021/data.csv", "x\n3\n"),
+        write("east/site.csv", "x\n4\n"),
+        write("east/site.tsv", "x\n5\n"),
+    ]
+    names = [client.name for client in read_clients(paths)]
+    assert names == ["north/2020/data", "south/2020/data", "2021/data", "site.csv", "site.tsv"]
+
+
+def test_the_same_file_twice(write, tmp_path):
+    path = write("a.csv", "x\n1\n")
+    with pytest.raises(DataError, match=r"a\.csv' is given twice .*name each file once"):
+        read_clients([path, tmp_path / "." / "a.csv"])
+    (tmp_path / "b.csv").symlink_to(path)
+    with pytest.raises(DataError, match=r"b\.csv' is given twice \(also as .*a\.csv'\)"):
+        read_clients([path, tmp_path / "b.csv"])
+
+
+def test_two_files_with_one_content(write):
+    paths = [write("a.csv", "x\n1\n"), write("c.csv", "x\n2\n"), write("b.csv", "x\n1\n")]
+    with pytest.raises(DataError, match=r"a\.csv' and .*b\.csv' have the same content; remove one"):
+        read_clients(paths)
+
+
+def test_an_absent_file_names_the_client(tmp_path):
+    with pytest.raises(DataError, match=r"client 'gone' \(file .*gone\.csv'\) does not exist"):
+        read_clients([tmp_path / "gone.csv"])
+
+
+def test_other_order_becomes_the_order_of_the_first(write):
+    clients = read_clients([write("a.csv", "x,y\n1,2\n"), write("b.csv", "y,x\n4,3\n")])
+    assert clients[1].feature_names == ("x", "y")
+    assert clients[1].X.tolist() == [[3, 4]]
+
+
+def test_other_columns_are_refused(write):
+    paths = [write("a.csv", "x,y,u\n1,2,3\n"), write("b.csv", "x,z\n3,4\n")]
+    with pytest.raises(DataError) as caught:
+        read_clients(paths)
+    assert str(caught.value).startswith(
+        "clients 'a' and 'b' have different columns: only 'a' has 'y', 'u', only 'b' has 'z'; "
+    )
+    assert "drop=[...] (--drop NAME)" in str(caught.value)
+    assert len(read_clients(paths, columns=["x"])) == 2
+
+
+def test_files_without_names_are_compared_by_count(tmp_path):
+    for name, width in (("a", 2), ("b", 2), ("c", 3)):
+        np.save(tmp_path / f"{name}.npy", np.full((2, width), ord(name)))
+    assert len(read_clients([tmp_path / "a.npy", tmp_path / "b.npy"])) == 2
+    with pytest.raises(DataError, match="clients 'a' and 'c' have 2 and 3 columns; give all files the same"):
+        read_clients(tmp_path)
+
+
+def test_names_of_the_first_serve_for_a_file_without(write, tmp_path):
+    np.save(tmp_path / "b.npy", np.ones((1, 2)))
+    clients = read_clients([write("a.csv", "u,v\n1,2\n"), tmp_path / "b.npy"])
+    assert clients[1].feature_names == ("u", "v")
+
+
+def test_one_file_with_a_client_column(write):
+    path = write("all.csv", "site,x,t\nB,1,0\nA,2,1\nB,3,0\nA,?,1\nB,5,1\n")
+    clients = read_clients(path, client="site", label="t", missing="drop_rows")
+    assert [client.name for client in clients] == ["A", "B"]
+    assert [client.X.ravel().tolist() for client in clients] == [[2], [1, 3, 5]]
+    assert [client.labels.tolist() for client in clients] == [[1], [0, 0, 1]]
+    assert [client.rows.tolist() for client in clients] == [[1], [0, 2, 4]]
+    assert [client.n_dropped for client in clients] == [1, 0]
+    assert {client.n_rows_in_file for client in clients} == {5}
+
+
+def test_a_client_that_loses_all_its_rows(write):
+    path = write("all.csv", "site,x\nB,1\nA,?\n")
+    with pytest.raises(DataError, match=r"all\.csv': clients 'A' have a missing value in every row.*--drop"):
+        read_clients(path, client="site", missing="drop_rows")
+
+
+def test_a_client_in_two_files(write):
+    paths = [write("a.csv", "site,x\nB,1\n"), write("b.csv", "site,x\nB,2\n")]
+    with pytest.raises(DataError, match=r"client 'B' is in file .*a\.csv' and in .*b\.csv'; put its rows"):
+        read_clients(paths, client="site")
+
+
+def test_labels_go_back_to_the_rows_they_came_from(write):
+    both = write("both.csv", "site,x\nB,1\nA,2\nB,?\nA,4\n")
+    more = write("more.csv", "site,x\nC,7\n")
+    clients = read_clients([both, more], client="site", missing="drop_rows")
+    found = labels_by_file(clients, [client.X.ravel() * 10 for client in clients])
+    assert found[both][0].tolist() == [10, 20, 40]
+    assert found[both][1].tolist() == [True, True, False, True]
+    assert found[more][0].tolist() == [70]
+
+
+def test_real_hospitals(data_home):
+    folder = data_home / "heart-disease"
+    with pytest.raises(
+        DataError, match=r"client 'processed\.cleveland'.*'ca' \(4\), 'thal' \(2\) of 303 rows"
+    ):
+        read_clients(folder, label="target")
+    clients = read_clients(folder, label="target", drop=["slope", "ca", "thal"], missing="drop_rows")
+    names = [client.name for client in clients]
+    assert names == [f"processed.{place}" for place in ("cleveland", "hungarian", "switzerland", "va")]
+    assert [client.n_rows_in_file for client in clients] == [303, 294, 123, 200]
+    assert all(len(client.X) + client.n_dropped == client.n_rows_in_file for client in clients)
+    assert clients[0].X.shape == (303, 10)
+    assert set(np.concatenate([client.labels for client in clients])) == {0, 1, 2, 3, 4}

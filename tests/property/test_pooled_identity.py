@@ -1,0 +1,124 @@
+"""The backbone: one local step, rate 1, no momentum, all clients is Lloyd on the pooled data."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.strategies import federations
+
+from fedkmeans import FederatedKMeans
+from fedkmeans.aggregation import target
+from fedkmeans.conversation import add_up
+from fedkmeans.federations import InProcess
+from fedkmeans.records import LocalUpdate
+
+
+def pooled_lloyd(X, centroids, n_steps):
+    """Lloyd's method as a textbook has it; an empty cluster stays where it is."""
+    path = [centroids]
+    for _ in range(n_steps):
+        c = path[-1]
+        labels = ((X[:, None, :] - c) ** 2).sum(axis=2).argmin(axis=1)
+        path.append(
+            np.array([X[labels == j].mean(axis=0) if (labels == j).any() else c[j] for j in range(len(c))])
+        )
+    return path
+
+
+@given(federations(), st.integers(1, 6))
+@settings(max_examples=300)
+def test_single_step_dwf_is_pooled_lloyd_step_by_step(problem, n_rounds):
+    X, clients, start = problem
+    seen = []
+    model = FederatedKMeans(
+        len(start), max_local=1, learning_rate=1.0, momentum=0.0, init=start, tol=0, patience=None,
+        max_rounds=n_rounds, random_state=0,
+    )  # fmt: skip
+    assume(len(X) >= max(2, len(start)))
+    model.fit_federation(
+        InProcess.from_arrays(X, clients), on_round=lambda state, info: seen.append(state.centroids)
+    )
+    scale = max(1.0, np.abs(X).max(), np.abs(start).max())
+    # Each step is compared from the same point, so that a tie decided by rounding in an earlier
+    # step cannot hide behind, or be blamed on, a later one.
+    for before, after in zip([start, *seen], seen, strict=False):
+        np.testing.assert_allclose(after, pooled_lloyd(X, before, 1)[1], rtol=0, atol=1e-10 * scale)
+
+
+@given(federations())
+def test_whole_path_is_pooled_lloyd_on_untied_data(problem):
+    X, clients, start = problem
+    rng = np.random.default_rng(len(X))
+    X = rng.normal(size=X.shape)
+    start = rng.normal(size=start.shape)
+    assume(len(X) >= max(2, len(start)))
+    seen = [start]
+    model = FederatedKMeans(
+        len(start), max_local=1, learning_rate=1.0, momentum=0.0, init=start, max_rounds=12, min_rounds=12
+    )
+    model.fit_federation(
+        InProcess.from_arrays(X, clients), on_round=lambda state, info: seen.append(state.centroids)
+    )
+    np.testing.assert_allclose(seen, pooled_lloyd(X, start, 12), rtol=0, atol=1e-10)
+
+
+@given(federations(), st.sampled_from(["dynamic", "equal", "by_size", "by_compactness"]), st.integers(1, 5))
+def test_permuting_and_renaming_clients_changes_only_rounding(problem, weighting, max_local):
+    X, clients, start = problem
+    query = LocalUpdate(start, max_local, 1e-8, weighting, "keep")
+
+    def aggregate(ids):
+        federation = InProcess.from_arrays(X, ids)
+        return target(add_up(federation.ask(query, federation.clients)).record)
+
+    renamed = np.random.default_rng(0).permutation(len(X))[clients]
+    scale = max(1.0, np.abs(X).max(), np.abs(start).max())
+    np.testing.assert_allclose(aggregate(clients), aggregate(renamed), rtol=0, atol=1e-10 * scale)
+
+
+@given(
+    federations(),
+    st.integers(0, 2**31 - 1),
+    st.sampled_from(["kfed", "random", "client_random", "k-means++"]),
+)
+@settings(max_examples=60)
+def test_a_run_is_a_pure_function_of_its_seed(problem, seed, init):
+    X, clients, start = problem
+    assume(len(X) >= max(4, len(start)) and np.bincount(clients).max() >= 2)
+
+    def fit(n_jobs):
+        np.random.seed(n_jobs)  # noqa: NPY002 - the global generator must not matter
+        model = FederatedKMeans(
+            len(start),
+            clients_per_round=1,
+            n_init=2,
+            init=init,
+            max_rounds=3,
+            random_state=seed,
+            n_jobs=n_jobs,
+        )
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # few rows: k-FED says so
+            return model.fit(X, clients=clients)
+
+    one, two = fit(1), fit(2)
+    np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
+    assert one.history_.equals(two.history_)
+
+
+@given(federations(), st.integers(0, 1000))
+@settings(max_examples=50)
+def test_order_of_rows_among_clients_does_not_matter(problem, seed):
+    """Interleaving the clients' rows gives the very same run: a client sees its own rows in order."""
+    X, clients, start = problem
+    assume(len(X) >= max(2, len(start)))
+    order = np.argsort(clients, kind="stable")
+    settings_ = {"init": start, "max_rounds": 4, "random_state": seed}
+    one = FederatedKMeans(len(start), **settings_).fit(X, clients=clients)
+    two = FederatedKMeans(len(start), **settings_).fit(X[order], clients=clients[order])
+    np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
+    np.testing.assert_array_equal(one.labels_[order], two.labels_)

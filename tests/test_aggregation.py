@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from fedkmeans.aggregation import advance, target
+from fedkmeans.convergence import Stopping
+from fedkmeans.conversation import add_up
+from fedkmeans.errors import ParameterError
+from fedkmeans.records import LocalModel, State
+
+
+def test_target_is_the_weighted_mean_and_falls_back_to_the_plain_one():
+    models = {
+        "a": LocalModel(np.array([[0.0], [1.0]]), np.array([3.0, 0.0])),
+        "b": LocalModel(np.array([[4.0], [2.0]]), np.array([1.0, 0.0])),
+    }
+    np.testing.assert_array_equal(target(add_up(models).record), [[1.0], [1.5]])
+
+
+def test_fallback_need_not_be_the_old_centroid():
+    """A cluster that is empty at first can win points in a later local step; that is not lost."""
+    models = {
+        "a": LocalModel(np.array([[7.0]]), np.zeros(1)),
+        "b": LocalModel(np.array([[5.0]]), np.zeros(1)),
+    }
+    np.testing.assert_array_equal(target(add_up(models).record), [[6.0]])
+
+
+def test_learning_rate_and_momentum_follow_the_papers_equation():
+    state = State.start(np.array([[1.0]]))
+    first = advance(state, np.array([[3.0]]), learning_rate=0.5, momentum=0.8, keep=5)
+    assert first.centroids[0, 0] == 2.0  # no momentum yet: C(-1) = C(0)
+    second = advance(first, np.array([[3.0]]), learning_rate=0.5, momentum=0.8, keep=5)
+    assert second.centroids[0, 0] == pytest.approx(2.0 + 0.5 * (3.0 - 2.0) + 0.8 * (2.0 - 1.0))
+    assert second.round == 2
+    assert second.movements == pytest.approx((1.0, 1.3))
+
+
+def state_with(*movements):
+    return State(np.zeros((1, 1)), np.zeros((1, 1)), len(movements), movements)
+
+
+@pytest.mark.parametrize(
+    ("movements", "stopping", "reason"),
+    [
+        ((1.0, 1e-9), Stopping(min_rounds=1), "tol"),
+        ((1.0, 1e-9), Stopping(min_rounds=3), None),
+        ((1.0, 2.0, 1.5), Stopping(patience=3, min_rounds=1), "patience"),
+        ((1.0, 2.0, 0.5), Stopping(patience=3, min_rounds=1), None),
+        ((1.0, 2.0), Stopping(patience=3, min_rounds=1), None),
+        ((1.0, 2.0, 3.0), Stopping(patience=None, min_rounds=1), None),
+        ((1.0, 2.0), Stopping(max_rounds=2), "max_rounds"),
+        ((), Stopping(min_rounds=0), None),
+    ],
+)
+def test_stopping(movements, stopping, reason):
+    assert stopping.reason(state_with(*movements)) == reason
+
+
+@pytest.mark.parametrize(
+    "bad", [{"tol": -1.0}, {"tol": float("nan")}, {"patience": 1}, {"min_rounds": -1}, {"max_rounds": 0}]
+)
+def test_stopping_refuses_nonsense_by_name(bad):
+    with pytest.raises(ParameterError, match=next(iter(bad))):
+        Stopping(**bad)

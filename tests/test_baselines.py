@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+
+from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy
+from fedkmeans.baselines.pooled import PooledKMeans
+from fedkmeans.catalogue import ALGORITHMS, make
+from fedkmeans.clustering import awasthi_sheffet, kmeans, top_directions
+from fedkmeans.errors import ParameterError
+from fedkmeans.metrics import score_per_sample
+
+
+def separated(n_clients=10, per_client=2, k=5, seed=0):
+    """k far-apart groups; each client sees only a few of them: where k-FED is at home."""
+    rng = np.random.default_rng(seed)
+    centres = 50.0 * rng.normal(size=(k, 6))
+    sites = []
+    for i in range(n_clients):
+        own = centres[[(i + j) % k for j in range(per_client)]]
+        sites.append(Site(f"c{i:02d}", np.repeat(own, 15, axis=0) + rng.normal(size=(15 * per_client, 6))))
+    return InProcess(sites), centres
+
+
+@pytest.mark.parametrize("variant", ["paper", "published"])
+def test_kfed_recovers_separated_groups_in_one_shot(variant):
+    federation, centres = separated()
+    found = KFed(5, variant=variant, n_local_clusters=2, n_init=5, n_init_local=3, random_state=0)
+    found.fit_federation(federation)
+    gaps = np.linalg.norm(found.cluster_centers_[:, None] - centres, axis=2)
+    assert sorted(gaps.argmin(axis=1)) == [0, 1, 2, 3, 4]
+    assert gaps.min(axis=1).max() < 2.0
+    assert found.n_iter_ == 1
+
+
+def test_published_server_takes_the_farthest_centre_next():
+    """Two devices with one centre each at 0 and 1, one at 100: the second centre must be 100."""
+    shards = {"a": 0.0, "b": 1.0, "c": 100.0}
+    federation = InProcess(Site(name, np.full((4, 1), x)) for name, x in shards.items())
+    for seed in range(6):
+        model = KFed(2, variant="published", n_local_clusters=1, random_state=seed).fit_federation(federation)
+        np.testing.assert_allclose(np.sort(model.cluster_centers_[:, 0]), [0.5, 100.0])
+
+
+def test_kfed_uses_only_the_sampled_clients():
+    federation, _ = separated(per_client=1)
+    model = KFed(2, clients_per_round=2, random_state=3).fit_federation(federation)
+    assert model.history_.participants.item() == 2
+
+
+def test_awasthi_sheffet_ignores_points_between_clusters():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal([0, 0], 0.1, (40, 2)), rng.normal([10, 0], 0.1, (40, 2)), [[5.01, 0.0]]])
+    centroids = awasthi_sheffet(X, 2, np.random.default_rng(1), max_iter=1)
+    # One Lloyd step from clean means: the stray point is back, but it did not steer the start.
+    assert sorted(np.round(centroids[:, 0])) == [0, 10]
+
+
+@pytest.mark.parametrize("shape", [(200, 100), (12, 5), (5, 12), (300, 3)])
+def test_top_directions_span_the_leading_singular_space(shape):
+    X = np.random.default_rng(0).normal(size=shape) @ np.diag(np.linspace(3, 0.1, shape[1]))
+    found = top_directions(X, 3, np.random.default_rng(0))
+    exact = np.linalg.svd(X, full_matrices=False)[2][: len(found)]
+    np.testing.assert_allclose(found.T @ found, exact.T @ exact, atol=1e-6)
+
+
+def test_local_kmeans_is_as_good_as_scikit_learns(blobs):
+    X, _ = blobs
+    ours = score_per_sample(X, kmeans(X, 3, np.random.default_rng(0), n_init=5))
+    theirs = PooledKMeans(3, n_init=5, random_state=0).fit(X).score_per_sample_
+    assert ours == pytest.approx(theirs, rel=1e-6)
+
+
+def test_local_kmeans_of_fewer_different_rows_than_clusters():
+    X = np.repeat([[0.0], [1.0]], 5, axis=0)
+    centroids = kmeans(X, 4, np.random.default_rng(0), n_init=2)
+    assert centroids.shape == (4, 1)
+    assert set(np.unique(centroids)) <= {0.0, 1.0}
+
+
+def test_fkm_reaches_pooled_quality_and_settles(blobs):
+    X, clients = blobs
+    model = FKM(3, n_init=3, random_state=0).fit(X, clients=clients)
+    assert model.stop_reason_ == "tol"
+    assert model.score_per_sample_ == pytest.approx(
+        PooledKMeans(3, n_init=5, random_state=0).fit(X).score_per_sample_, rel=0.01
+    )
+
+
+def test_fkm_drops_clusters_a_client_does_not_have():
+    """Client a holds only the left group; what it sends must not touch the right centroid."""
+    left, right = np.full((4, 1), -1.0), np.full((4, 1), 1.0)
+    policy = SitePolicy(min_cluster_size=1)
+    federation = InProcess([Site("a", left, policy=policy), Site("b", right, policy=policy)])
+    model = FKM(2, random_state=0).fit_federation(federation)
+    np.testing.assert_allclose(np.sort(model.cluster_centers_[:, 0]), [-1, 1])
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_algorithm_by_name(blobs, name):
+    X, clients = blobs
+    model = make(name, n_clusters=3, random_state=0).fit(X, clients=clients)
+    assert model.score_per_sample_ < 1.2
+    assert model.score_per_sample_ == pytest.approx(score_per_sample(X, model.cluster_centers_))
+
+
+def test_unknown_names_and_parameters_say_what_there_is():
+    with pytest.raises(ParameterError, match="dwf, ewf"):
+        make("dfw")
+    with pytest.raises(ParameterError, match=r"momentum cannot be set for 'kfed'.*n_init_local"):
+        make("kfed", momentum=0.5)
+    with pytest.raises(ParameterError, match="weighting cannot be set for 'ewf'"):
+        make("ewf", weighting="dynamic")
+
+
+def test_relocating_empty_clusters_changes_the_round():
+    """The paper's toy scene: the client of the third group is absent."""
+    rng = np.random.default_rng(0)
+    groups = [rng.normal(centre, 0.3, size=(20, 2)) for centre in ([0, 0], [6, 0], [3, 6])]
+    start = np.array([[0.0, 0.0], [6.0, 0.0], [3.0, 6.0]])
+    present = InProcess([Site("a", groups[0]), Site("b", groups[1])])
+    third = {}
+    for empty in ("keep", "relocate"):
+        for weighting in ("equal", "dynamic"):
+            model = FederatedKMeans(
+                3, weighting=weighting, empty_clusters=empty, init=start, learning_rate=1.0, momentum=0.0,
+                max_rounds=1,
+            )  # fmt: skip
+            model.fit_federation(present)
+            third[empty, weighting] = model.cluster_centers_[2]
+    np.testing.assert_array_equal(third["keep", "equal"], [3.0, 6.0])
+    np.testing.assert_array_equal(third["keep", "dynamic"], [3.0, 6.0])
+    assert np.linalg.norm(third["relocate", "equal"] - [3.0, 6.0]) > 3

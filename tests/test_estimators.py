@@ -1,0 +1,187 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
+from fedkmeans.errors import DataError, ParameterError
+
+ESTIMATORS = [FederatedKMeans(), KFed(), FKM()]
+SAME_AS_KMEANS = {
+    "check_sample_weight_equivalence_on_dense_data": "k-means++ draws differ, as in scikit-learn's KMeans"
+}
+
+
+@pytest.mark.filterwarnings("ignore:The clients sent only:UserWarning")
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: SAME_AS_KMEANS)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_finds_clear_groups_as_kmeans_does(blobs, estimator):
+    X, clients = blobs
+    model = clone(estimator).set_params(n_clusters=3, random_state=0).fit(X, clients=clients)
+    reference = KMeans(3, n_init=5, random_state=0).fit(X)
+    assert model.inertia_ == pytest.approx(reference.inertia_, rel=0.02)
+    assert model.score(X) == pytest.approx(-model.inertia_)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    np.testing.assert_array_equal(model.transform(X).argmin(axis=1), model.labels_)
+    assert model.fit_predict(X, clients=clients).shape == (240,)
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_frames_carry_their_names(blobs, estimator, make_frame):
+    X, clients = blobs
+    names = ["age", "pulse", "weight", "height"]
+    frame = make_frame(dict(zip(names, X.T, strict=True)))
+    model = clone(estimator).set_params(n_clusters=3, random_state=0).fit(frame, clients=clients)
+    assert list(model.feature_names_in_) == names
+    np.testing.assert_array_equal(model.predict(frame), model.labels_)
+    plain = clone(estimator).set_params(n_clusters=3, random_state=0).fit(X, clients=clients)
+    np.testing.assert_array_equal(model.cluster_centers_, plain.cluster_centers_)
+    kind = "pandas" if make_frame is pd.DataFrame else "polars"
+    out = model.set_output(transform=kind).transform(frame)
+    assert list(out.columns) == [f"{type(model).__name__.lower()}{j}" for j in range(3)]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(make_frame(dict(zip(["other", *names[1:]], X.T, strict=True))))
+
+
+def test_history_is_tidy(blobs):
+    X, clients = blobs
+    model = FederatedKMeans(3, clients_per_round=2, score_every=2, max_rounds=5, tol=0, random_state=0)
+    history = model.fit(X, clients=clients).history_
+    assert list(history.columns) == [
+        "restart", "round", "movement", "participants", "asked", "score", "score_per_client",
+    ]  # fmt: skip
+    assert list(history["round"]) == [1, 2, 3, 4, 5]
+    assert (history.participants == 2).all()
+    assert list(history.score.notna()) == [False, True, False, True, False]
+    assert (model.n_iter_, model.stop_reason_) == (5, "max_rounds")
+
+
+def test_seed_is_recorded_and_repeats_the_run(blobs):
+    X, clients = blobs
+    first = FederatedKMeans(3, max_rounds=3).fit(X, clients=clients)
+    again = FederatedKMeans(3, max_rounds=3, random_state=first.seed_).fit(X, clients=clients)
+    np.testing.assert_array_equal(first.cluster_centers_, again.cluster_centers_)
+    for random_state in (np.random.RandomState(3), np.random.default_rng(3)):
+        FederatedKMeans(3, max_rounds=1, random_state=random_state).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "bad"),
+    [
+        (FederatedKMeans, {"n_clusters": 0}),
+        (FederatedKMeans, {"n_clusters": 2.5}),
+        (FederatedKMeans, {"max_local": 0}),
+        (FederatedKMeans, {"learning_rate": 0}),
+        (FederatedKMeans, {"learning_rate": 1.5}),
+        (FederatedKMeans, {"momentum": -0.1}),
+        (FederatedKMeans, {"momentum": 1.0}),
+        (FederatedKMeans, {"memory": 0.98}),
+        (FederatedKMeans, {"n_init": 0}),
+        (FederatedKMeans, {"empty_clusters": "drop"}),
+        (FederatedKMeans, {"tol": -1}),
+        (FederatedKMeans, {"tol_local": -1}),
+        (FederatedKMeans, {"clients_per_round": 0}),
+        (FederatedKMeans, {"clients_per_round": 6}),
+        (FederatedKMeans, {"score_every": -1}),
+        (FederatedKMeans, {"weighting": "unknown"}),
+        (FederatedKMeans, {"init": "unknown"}),
+        (KFed, {"variant": "unknown"}),
+        (KFed, {"n_local_clusters": 0}),
+        (KFed, {"clients_per_round": -1}),
+        (KFed, {"max_iter": 0}),
+        (FKM, {"max_local": 0}),
+        (FKM, {"max_rounds": 0}),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(blobs, estimator, bad):
+    X, clients = blobs
+    with pytest.raises(ParameterError, match=next(iter(bad))):
+        estimator(**{"n_clusters": 3, **bad}).fit(X, clients=clients)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_missing_and_infinite_values_name_client_column_and_row(blobs, value):
+    X, clients = blobs
+    X = X.copy()
+    row = int(np.flatnonzero(clients == 3)[5])
+    X[row, 2] = value
+    frame = pd.DataFrame(X, columns=["a", "b", "pulse", "d"])
+    with pytest.raises(DataError, match=r"Client '3', column 'pulse': 1 missing or infinite .*row 5"):
+        FederatedKMeans(3).fit(frame, clients=clients)
+
+
+def test_sites_that_do_not_fit_together_are_named():
+    a, b = np.ones((4, 2)), np.ones((4, 3))
+    with pytest.raises(DataError, match=r"Client 'b' has 3 columns, client 'a' has 2"):
+        KFed(2).fit_federation(InProcess([Site("a", a), Site("b", b)]))
+    named = [Site("a", a, feature_names=("x", "y")), Site("b", a, feature_names=("x", "z"))]
+    with pytest.raises(DataError, match=r"only 'a' has \['y'\], only 'b' has \['z'\]"):
+        KFed(2).fit_federation(InProcess(named))
+    swapped = [Site("a", a, feature_names=("x", "y")), Site("b", a, feature_names=("y", "x"))]
+    with pytest.raises(DataError, match="same order"):
+        KFed(2).fit_federation(InProcess(swapped))
+    with pytest.raises(DataError, match="Two clients are called 'a'"):
+        InProcess([Site("a", a), Site("a", a)])
+    with pytest.raises(DataError, match="Client 'empty' has no rows"):
+        Site("empty", np.empty((0, 2)))
+    with pytest.raises(DataError, match="at least one client"):
+        InProcess([])
+    with pytest.raises(DataError, match="real numbers"):
+        Site("text", np.array([["a", "b"]]))
+
+
+def test_more_clusters_than_rows_is_refused(blobs):
+    with pytest.raises(DataError, match=r"n_samples=5 .* n_clusters=6"):
+        FederatedKMeans(6).fit(np.arange(10.0).reshape(5, 2))
+
+
+def test_clients_with_fewer_rows_than_clusters_take_part(blobs):
+    X, _ = blobs
+    clients = np.minimum(np.arange(240), 3)  # three clients of one row, one of 237
+    for estimator in ESTIMATORS:
+        model = clone(estimator).set_params(n_clusters=3, random_state=0).fit(X, clients=clients)
+        assert model.score_per_sample_ < 1.2
+
+
+@pytest.mark.parametrize("clients", [np.zeros(3), np.zeros((240, 2)), np.full(240, np.nan)])
+def test_bad_client_ids_are_refused(blobs, clients):
+    with pytest.raises(DataError, match="client"):
+        FederatedKMeans(3).fit(blobs[0], clients=clients)
+
+
+@pytest.mark.parametrize("ids", [list("abcde"), [10, 2, 33, 4, 5], [0.5, 1.5, 2.5, 3.5, 4.5]])
+def test_client_ids_of_any_kind(blobs, ids):
+    X, clients = blobs
+    model = FederatedKMeans(3, random_state=0, max_rounds=2).fit(X, clients=np.array(ids)[clients])
+    assert (model.history_.participants == 5).all()
+
+
+def test_constant_columns_are_no_trouble(blobs):
+    X, clients = blobs
+    padded = np.column_stack([X, np.full(240, 7.0)])
+    model = FederatedKMeans(3, random_state=0).fit(padded, clients=clients)
+    np.testing.assert_allclose(model.cluster_centers_[:, 4], 7.0)
+    assert model.score_per_sample_ < 1.2
+
+
+def test_interruption_keeps_what_is_finished(blobs):
+    X, clients = blobs
+
+    def stop(state, info):
+        if info.round == 3:
+            raise KeyboardInterrupt
+
+    model = FederatedKMeans(3, n_init=2, tol=0, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_federation(InProcess.from_arrays(X, clients), on_round=stop)
+    assert model.stop_reason_ == "interrupted"
+    assert model.n_iter_ == 3 or model.n_iter_ == 2
+    assert model.predict(X).shape == (240,)
