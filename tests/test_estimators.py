@@ -92,6 +92,7 @@ def test_seed_is_recorded_and_repeats_the_run(blobs):
         (FederatedKMeans, {"clients_per_round": 6}),
         (FederatedKMeans, {"score_every": -1}),
         (FederatedKMeans, {"weighting": "unknown"}),
+        (FederatedKMeans, {"n_jobs": 0}),
         (FederatedKMeans, {"init": "unknown"}),
         (KFed, {"variant": "unknown"}),
         (KFed, {"n_local_clusters": 0}),
@@ -162,6 +163,16 @@ def test_client_ids_of_any_kind(blobs, ids):
     X, clients = blobs
     model = FederatedKMeans(3, random_state=0, max_rounds=2).fit(X, clients=np.array(ids)[clients])
     assert (model.history_.participants == 5).all()
+
+
+def test_refitting_without_names_forgets_the_old_ones(blobs):
+    X, _ = blobs
+    model = KFed(2, random_state=0)
+    model.fit_federation(InProcess([Site("a", X[:, :2], feature_names=("p", "q"))]))
+    assert list(model.feature_names_in_) == ["p", "q"]
+    model.fit_federation(InProcess([Site("a", X)]))
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 4
 
 
 def test_constant_columns_are_no_trouble(blobs):

@@ -7,7 +7,7 @@ from fedkmeans.data.datasets import DATASETS, load_dataset
 from fedkmeans.data.images import load_femnist, load_mnist
 from fedkmeans.data.labels import write_labels
 from fedkmeans.data.leaf import load_leaf
-from fedkmeans.data.partition import (
+from fedkmeans.data.partitions import (
     PARTITIONERS,
     by_column,
     clustered,

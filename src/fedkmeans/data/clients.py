@@ -11,7 +11,7 @@ import numpy as np
 
 from fedkmeans.data.columns import Mask
 from fedkmeans.data.messages import listing
-from fedkmeans.data.partition import by_column
+from fedkmeans.data.partitions import by_column
 from fedkmeans.data.readers import READERS
 from fedkmeans.data.tables import Table, read_table
 from fedkmeans.errors import DataError
@@ -85,7 +85,7 @@ def read_clients(
         A file cannot be used, is given twice, or does not fit the others; names them and the remedy.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    files = [file for path in given for file in _files(Path(path))]
+    files = data_files(given)
     if not files:
         raise DataError("no files given; name at least one data file or folder")
     _refuse_repeats(files)
@@ -143,6 +143,11 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
             return names
         for i in clashing:
             depth[i] += 1
+
+
+def data_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Replace folders by the data files in them, in order of their names."""
+    return [file for path in paths for file in _files(Path(path))]
 
 
 def _files(path: Path) -> list[Path]:

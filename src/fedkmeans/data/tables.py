@@ -15,6 +15,8 @@ from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.typing import DataArray
 
 MISSING_RULES = ("error", "drop_rows")
+# What the command line calls the columns with a role of their own.
+_OPTIONS = {"label": "--label", "client": "--client-column"}
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _special(
     if name not in by_name:
         raise DataError(
             f"{who} has no {role} column {name!r}; {nearest(name, tuple(by_name))} Name it with {role}=... "
-            f"(--{role} NAME)"
+            f"({_OPTIONS[role]} NAME)"
         )
     return by_name[name]
 

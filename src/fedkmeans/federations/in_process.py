@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from fedkmeans.conversation import Total, add_up
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.records import Query, Reply
 from fedkmeans.site import Site, SitePolicy
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
@@ -40,6 +41,8 @@ class InProcess:
             self.sites[site.name] = site
         if not self.sites:
             raise DataError("A federation needs at least one client.")
+        if n_jobs is not None and (n_jobs == 0 or not isinstance(n_jobs, numbers.Integral)):
+            raise ParameterError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
         self.n_jobs = n_jobs
 
     @classmethod

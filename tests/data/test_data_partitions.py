@@ -12,7 +12,7 @@ from fedkmeans.data import PARTITIONERS, by_column, clustered, dirichlet, half_i
 from fedkmeans.errors import DataError, ParameterError
 
 # The function of the same name hides the module in the package.
-MODULE = sys.modules["fedkmeans.data.partition"]
+MODULE = sys.modules["fedkmeans.data.partitions"]
 OPTIONS = {"label-mix": {"p": 0.7}, "dirichlet": {"alpha": 0.3}}
 
 

@@ -1,0 +1,22 @@
+"""The command line: ``fedkmeans fit``, ``predict``, ``evaluate``, ``partition``, ``inspect`` and ``demo``.
+
+`commands` and `options` say what can be typed and import nothing heavy, so that help comes at once;
+each command's work is in a module of its own, imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from fedkmeans.cli.commands import app
+from fedkmeans.cli.group import INTERRUPTED
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command line; the entry point of the program ``fedkmeans``."""
+    try:
+        app(prog_name="fedkmeans")
+    except KeyboardInterrupt:  # before or after the command itself
+        sys.exit(INTERRUPTED)

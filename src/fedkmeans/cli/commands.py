@@ -1,0 +1,311 @@
+"""What can be typed: the commands with their options and help. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedkmeans.cli import options as opt
+from fedkmeans.cli.group import Group
+from fedkmeans.cli.source import BuiltIn, Source, names
+
+app = typer.Typer(
+    cls=Group,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    # A traceback with local variables would show rows of somebody's data.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fedkmeans import __version__
+
+        typer.echo(f"fedkmeans {__version__}")
+        raise typer.Exit
+
+
+def _help(*paragraphs: str, examples: str) -> str:
+    """Put a help text together; the mark keeps the lines of the examples as they are."""
+    return "\n\n".join([*paragraphs, f"\b\n[bold]Examples[/bold]\n{examples.strip(chr(10))}"])
+
+
+_START_HELP = _help(
+    "Federated k-means: cluster data that may not be pooled.",
+    examples="""
+  fedkmeans demo                                    see it work, in a minute
+  fedkmeans inspect hospital.csv                    what is in a file
+  fedkmeans fit north.csv south.csv -k 3            one file a client
+  fedkmeans predict model new.csv --out labels.csv  which cluster is each row in
+""",
+)
+
+
+@app.callback(help=_START_HELP)
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
+) -> None:
+    """Take the options that stand before the command."""
+
+
+_DEMO_HELP = _help(
+    "Compare the algorithms on the synthetic data of the paper, with pictures; needs no data.",
+    examples="""
+  fedkmeans demo
+  fedkmeans demo --out pictures --seed 1
+  fedkmeans demo --quick      few rounds: sooner, but not the paper's figures
+""",
+)
+
+
+@app.command(help=_DEMO_HELP)
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the table and the pictures.")
+    ] = Path("fedkmeans-demo"),
+    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same result.")] = 0,
+    n_jobs: Annotated[int, typer.Option(metavar="N", help="Processes; -1: one a core.")] = -1,
+    quick: Annotated[bool, typer.Option("--quick", help="Stop all runs after 100 rounds.")] = False,
+) -> None:
+    """Collect the options and show."""
+    from fedkmeans.cli.demo import show_demo
+
+    show_demo(out, seed, n_jobs, quick)
+
+
+_FIT_HELP = _help(
+    "Cluster the rows of several clients and save the model.",
+    "Each client is a file; only centroids and their weights pass between clients and server. An option"
+    " that does not belong to the chosen algorithm is refused.",
+    examples="""
+  fedkmeans fit north.csv south.csv -k 3 --label diagnosis
+  fedkmeans fit all.csv -k 3 --client-column hospital --missing drop-rows
+  fedkmeans fit clients/ -k 5 --algorithm ewf --clients-per-round 10 --seed 1
+  fedkmeans fit --dataset synthetic --distribution non-iid --n-clients 100 -k 5
+  fedkmeans fit clients/ -k 5 --out clusters.safetensors   one file, not a folder
+""",
+)
+
+
+@app.command(help=_FIT_HELP)
+def fit(
+    ctx: typer.Context,
+    k: opt.K,
+    data: opt.Data = None,
+    algorithm: opt.AlgorithmName = "dwf",
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="Folder for the model, or one file: NAME.safetensors."
+        ),
+    ] = Path("model"),
+    seed: opt.Seed = None,
+    quiet: opt.Quiet = False,
+    label: opt.Label = None,
+    client_column: opt.ClientColumn = None,
+    columns: opt.Columns = None,
+    drop: opt.Drop = None,
+    missing: opt.Missing = "error",
+    dataset: opt.DatasetName = None,
+    distribution: opt.Distribution = None,
+    n_clients: opt.NClients = None,
+    p: opt.P = None,
+    alpha: opt.Alpha = None,
+    init: opt.Init = None,
+    n_init: opt.NInit = None,
+    weighting: opt.Weighting = None,
+    learning_rate: opt.LearningRate = None,
+    momentum: opt.Momentum = None,
+    empty_clusters: opt.EmptyClusters = None,
+    n_local_clusters: opt.NLocalClusters = None,
+    n_init_local: opt.NInitLocal = None,
+    clients_per_round: opt.ClientsPerRound = None,
+    max_local: opt.MaxLocal = None,
+    tol: opt.Tol = None,
+    tol_local: opt.TolLocal = None,
+    patience: opt.Patience = None,
+    min_rounds: opt.MinRounds = None,
+    max_rounds: opt.MaxRounds = None,
+    max_iter: opt.MaxIter = None,
+    score_every: opt.ScoreEvery = None,
+    n_jobs: opt.NJobs = None,
+) -> None:
+    """Collect the options and fit."""
+    from fedkmeans.cli.fit import Task, run_fit
+
+    source = _source(data, label, client_column, columns, drop, missing)
+    built_in = _built_in(dataset, distribution, n_clients, p, alpha)
+    tuning = {name: ctx.params[name] for name in opt.TUNING if ctx.params[name] is not None}
+    run_fit(Task(source, built_in, algorithm, k, tuning, seed, out), quiet)
+
+
+_PREDICT_HELP = _help(
+    "Write beside each row the cluster that it belongs to.",
+    "Columns are found by name, in any order. One data file gives one file; several, or a folder, give "
+    "a new folder with a file for each. Rows left out with --missing drop-rows get no label.",
+    examples="""
+  fedkmeans predict model new.csv --out labelled.csv
+  fedkmeans predict model new.csv --out labelled.parquet --column group
+  fedkmeans predict model clients/ --out labelled/ --missing drop-rows
+""",
+)
+
+
+@app.command(help=_PREDICT_HELP)
+def predict(
+    model: opt.ModelPath,
+    data: opt.SomeData,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="PATH",
+            show_default=False,
+            help="A file (.csv .tsv .parquet .feather .arrow, or .npy for labels only), or a new folder.",
+        ),
+    ],
+    column: Annotated[str, typer.Option(metavar="NAME", help="Name of the added column.")] = "cluster",
+    missing: opt.Missing = "error",
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there.")] = False,
+) -> None:
+    """Collect the options and predict."""
+    from fedkmeans.cli.predict import run_predict
+
+    run_predict(model, Source(tuple(data), missing=missing), out, column, force)
+
+
+_EVALUATE_HELP = _help(
+    "Say how well a model fits data: the score, by client and over all rows.",
+    "The score is the mean squared distance of the rows to their nearest centroid; less is better. With"
+    " true labels also accuracy, v-measure, homogeneity, completeness and the adjusted Rand index.",
+    examples="""
+  fedkmeans evaluate model north.csv south.csv
+  fedkmeans evaluate model clients/ --label diagnosis
+  fedkmeans evaluate model all.csv --client-column hospital --json
+""",
+)
+
+
+@app.command(help=_EVALUATE_HELP)
+def evaluate(
+    model: opt.ModelPath,
+    data: opt.SomeData,
+    label: opt.Label = None,
+    client_column: opt.ClientColumn = None,
+    missing: opt.Missing = "error",
+    json: opt.Json = False,
+) -> None:
+    """Collect the options and evaluate."""
+    from fedkmeans.cli.evaluate import run_evaluate
+
+    run_evaluate(model, Source(tuple(data), label, client_column, missing=missing), json)
+
+
+_PARTITION_HELP = _help(
+    "Deal the rows of one data set out to clients, one file each, to try federated clustering.",
+    "iid: at random. half-iid: half at random, half by cluster. clustered (or non-iid): a cluster each."
+    " label-mix: a share --p of one class each. dirichlet: uneven classes, --alpha. by-column: as a "
+    "column says.",
+    examples="""
+  fedkmeans partition --dataset digits --how dirichlet --alpha 0.3 --n-clients 20 --out clients
+  fedkmeans partition all.csv --how clustered --n-clients 5 --label diagnosis --out clients
+  fedkmeans partition all.csv --how by-column --column hospital --out clients --format parquet
+""",
+)
+
+
+@app.command(help=_PARTITION_HELP)
+def partition(
+    how: Annotated[str, typer.Option(metavar="HOW", show_default=False, help="One of the ways named above.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FOLDER", show_default=False, help="A new folder for the files."),
+    ],
+    data: Annotated[
+        Path | None, typer.Argument(metavar="DATA", show_default=False, help="One data file.")
+    ] = None,
+    n_clients: Annotated[
+        int | None, opt.optional(metavar="N", help="Clients; needed but for by-column.")
+    ] = None,
+    column: Annotated[
+        str | None, opt.optional(metavar="NAME", help="For by-column: the column that names the client.")
+    ] = None,
+    p: opt.P = None,
+    alpha: opt.Alpha = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same clients.")] = 0,
+    format_: Annotated[
+        str,
+        typer.Option("--format", metavar="csv|parquet|npz", help="Of the files; npz keeps no column names."),
+    ] = "csv",
+    label: opt.Label = None,
+    columns: opt.Columns = None,
+    drop: opt.Drop = None,
+    missing: opt.Missing = "error",
+    dataset: opt.DatasetName = None,
+) -> None:
+    """Collect the options and deal out."""
+    from fedkmeans.cli.partition import Deal, run_partition
+
+    source = _source([] if data is None else [data], label, column, columns, drop, missing)
+    extra = _given(p=p, alpha=alpha)
+    run_partition(source, dataset, Deal(how, n_clients, extra, seed, format_), out)
+
+
+_INSPECT_HELP = _help(
+    "Show what is in a model, or in data files and what fit would say to them.",
+    examples="""
+  fedkmeans inspect model
+  fedkmeans inspect clusters.safetensors --json
+  fedkmeans inspect hospital.csv
+  fedkmeans inspect clients/
+""",
+)
+
+
+@app.command(help=_INSPECT_HELP)
+def inspect(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", show_default=False, help="A model, a data file or a folder.")
+    ],
+    json: opt.Json = False,
+) -> None:
+    """Show what is there."""
+    from fedkmeans.cli.inspect import run_inspect
+
+    run_inspect(path, json)
+
+
+def _source(
+    data: list[Path] | None,
+    label: str | None,
+    client_column: str | None,
+    columns: list[str] | None,
+    drop: list[str] | None,
+    missing: str,
+) -> Source:
+    return Source(tuple(data or ()), label, client_column, names(columns) or None, names(drop), missing)
+
+
+def _given(**values: float | None) -> tuple[tuple[str, float], ...]:
+    return tuple((name, value) for name, value in values.items() if value is not None)
+
+
+def _built_in(
+    dataset: str | None, how: str | None, n_clients: int | None, p: float | None, alpha: float | None
+) -> BuiltIn | None:
+    extra = _given(p=p, alpha=alpha)
+    if dataset is None:
+        stray = ["distribution"] * (how is not None) + ["n-clients"] * (n_clients is not None)
+        for option in stray + [name for name, _ in extra]:
+            raise typer.BadParameter("only --dataset is dealt out to clients.", param_hint=f"--{option}")
+        return None
+    return BuiltIn(dataset, how, n_clients, extra)

@@ -1,0 +1,251 @@
+"""The options that commands share or that would make their signatures long. Imports nothing heavy.
+
+Options of the estimators have no default here: what is not given is left to the estimator, and what
+does not belong to the chosen algorithm is refused by name.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# An option that may be left out; its help says what happens then, and "None" would say nothing.
+optional = partial(typer.Option, show_default=False)
+
+_DATA, _ALGORITHM, _ROUNDS = "Data", "Algorithm", "Rounds and local work"
+
+# --- data --------------------------------------------------------------------------------------
+
+Data = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="DATA",
+        show_default=False,
+        help="Files, one a client, or folders of such files: .csv .tsv .txt .data .parquet .feather .arrow "
+        ".npy .npz, or LEAF .json.",
+    ),
+]
+SomeData = Annotated[
+    list[Path],
+    typer.Argument(metavar="DATA", show_default=False, help="Files, one a client, or folders of files."),
+]
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", show_default=False, help="A model that fit has saved.")
+]
+Label = Annotated[
+    str | None,
+    optional(
+        metavar="COLUMN", rich_help_panel=_DATA, help="Column with the true labels; it is not clustered."
+    ),
+]
+ClientColumn = Annotated[
+    str | None,
+    optional(
+        metavar="COLUMN", rich_help_panel=_DATA, help="Column that says whose row it is, in a file of many."
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    optional(
+        metavar="NAMES",
+        rich_help_panel=_DATA,
+        help="Columns to cluster, with commas or repeated. Default: all that are left.",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    optional(metavar="NAMES", rich_help_panel=_DATA, help="Columns to leave out, with commas or repeated."),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        metavar="error|drop-rows",
+        rich_help_panel=_DATA,
+        show_default=True,
+        help="Refuse missing values, or leave out the rows that have one.",
+    ),
+]
+DatasetName = Annotated[
+    str | None,
+    optional(
+        metavar="NAME",
+        rich_help_panel=_DATA,
+        help="A built-in data set in place of files: synthetic, digits, mnist-10k, mnist, femnist-…",
+    ),
+]
+Distribution = Annotated[
+    str | None,
+    optional(
+        metavar="HOW",
+        rich_help_panel=_DATA,
+        help="How --dataset is dealt out: iid, half-iid, non-iid, label-mix, dirichlet. Default: iid.",
+    ),
+]
+NClients = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_DATA, help="Clients that --dataset is dealt to. Default: 10."),
+]
+P = Annotated[
+    float | None,
+    optional("--p", metavar="P", rich_help_panel=_DATA, help="For label-mix: share of one class, 0 to 1."),
+]
+Alpha = Annotated[
+    float | None,
+    optional(metavar="A", rich_help_panel=_DATA, help="For dirichlet: above 0; 0.1 uneven, 100 even."),
+]
+
+# --- all commands ------------------------------------------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
+
+# --- the algorithm -----------------------------------------------------------------------------
+
+K = Annotated[
+    int,
+    typer.Option(
+        "-k", "--n-clusters", metavar="K", show_default=False, rich_help_panel=_ALGORITHM, help="Clusters."
+    ),
+]
+AlgorithmName = Annotated[
+    str,
+    typer.Option(
+        "--algorithm",
+        "-a",
+        metavar="NAME",
+        rich_help_panel=_ALGORITHM,
+        help="dwf, ewf, wf (with --weighting), kfed, kfed-published, fkm, or k-means on pooled rows.",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    optional(
+        metavar="N",
+        rich_help_panel=_ALGORITHM,
+        help="Same seed, same result. Default: a new one, told at the end.",
+    ),
+]
+Init = Annotated[
+    str | None,
+    optional(
+        metavar="NAME|FILE",
+        rich_help_panel=_ALGORITHM,
+        help="kfed, random, client_random, k-means++, or a file or model with centroids. Default: kfed.",
+    ),
+]
+NInit = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_ALGORITHM, help="Starts; the best is kept. Default: 1."),
+]
+Weighting = Annotated[
+    str | None,
+    optional(
+        metavar="RULE",
+        rich_help_panel=_ALGORITHM,
+        help="For wf: dynamic, equal, by_size, by_compactness. Default: dynamic.",
+    ),
+]
+LearningRate = Annotated[
+    float | None,
+    optional(metavar="X", rich_help_panel=_ALGORITHM, help="Server's step, in (0, 1]. Default: 0.01."),
+]
+Momentum = Annotated[
+    float | None,
+    optional(metavar="X", rich_help_panel=_ALGORITHM, help="In [0, 1). Default: 0.8."),
+]
+EmptyClusters = Annotated[
+    str | None,
+    optional(
+        metavar="keep|relocate",
+        rich_help_panel=_ALGORITHM,
+        help="What a client does with a cluster that has none of its rows. Default: keep.",
+    ),
+]
+NLocalClusters = Annotated[
+    int | None,
+    optional(
+        metavar="K", rich_help_panel=_ALGORITHM, help="For k-FED: clusters a client makes. Default: as -k."
+    ),
+]
+NInitLocal = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_ALGORITHM, help="For k-FED: starts at clients. Default: 1."),
+]
+
+# --- rounds ------------------------------------------------------------------------------------
+
+ClientsPerRound = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_ROUNDS, help="Clients asked in a round. Default: all."),
+]
+MaxLocal = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_ROUNDS, help="Lloyd steps of a client a round. Default: 5."),
+]
+Tol = Annotated[
+    float | None,
+    optional(metavar="X", rich_help_panel=_ROUNDS, help="Stop when centroids move less. Default: 1e-8."),
+]
+TolLocal = Annotated[
+    float | None,
+    optional(metavar="X", rich_help_panel=_ROUNDS, help="The same at a client. Default: 1e-8."),
+]
+Patience = Annotated[
+    str | None,
+    optional(
+        metavar="N|none",
+        rich_help_panel=_ROUNDS,
+        help="Stop after so many rounds in which the movement has not shrunk. Default: 300.",
+    ),
+]
+MinRounds = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_ROUNDS, help="Rounds at least. Default: 16; for fkm 1."),
+]
+MaxRounds = Annotated[
+    int | None,
+    optional(metavar="N", rich_help_panel=_ROUNDS, help="Rounds at most. Default: 10000; for fkm 300."),
+]
+MaxIter = Annotated[
+    int | None,
+    optional(
+        metavar="N", rich_help_panel=_ROUNDS, help="For k-FED and k-means: steps at most. Default: 10000."
+    ),
+]
+ScoreEvery = Annotated[
+    int | None,
+    optional(
+        metavar="N", rich_help_panel=_ROUNDS, help="Keep the score of every Nth round. Default: 0, none."
+    ),
+]
+NJobs = Annotated[
+    int | None,
+    optional(
+        metavar="N", rich_help_panel=_ROUNDS, help="Clients that work at once; -1: all cores. Default: 1."
+    ),
+]
+
+# Names of the options above that are parameters of an estimator.
+TUNING = (
+    "init",
+    "n_init",
+    "weighting",
+    "learning_rate",
+    "momentum",
+    "empty_clusters",
+    "n_local_clusters",
+    "n_init_local",
+    "clients_per_round",
+    "max_local",
+    "tol",
+    "tol_local",
+    "patience",
+    "min_rounds",
+    "max_rounds",
+    "max_iter",
+    "score_every",
+    "n_jobs",
+)

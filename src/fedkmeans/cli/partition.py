@@ -1,0 +1,165 @@
+"""``fedkmeans partition``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from fedkmeans.cli import console
+from fedkmeans.cli.outputs import check_new_folder
+from fedkmeans.cli.source import Source
+from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
+from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.parameters import check_choice, check_integer
+from fedkmeans.seeding import generator
+from fedkmeans.typing import DataArray, IntArray
+
+_BY_COLUMN = "by-column"
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How to deal out: a partitioner's name, its options, the seed and the format of the files."""
+
+    how: str
+    n_clients: int | None
+    options: tuple[tuple[str, float], ...]
+    seed: int
+    format: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is dealt out: `X` (n, m), labels (n,) with the name of their column, and who owns a row."""
+
+    X: DataArray
+    names: tuple[str, ...]
+    labels: DataArray | None
+    label_name: str
+    owners: DataArray | None = None
+
+
+def run_partition(source: Source, dataset: str | None, deal: Deal, out: Path) -> None:
+    """Deal the rows out and write one file a client; the folder appears whole or not at all."""
+    how = check_choice("--how", deal.how.replace("_", "-"), {*PARTITIONERS, _BY_COLUMN})
+    write = WRITERS[check_choice("--format", deal.format, WRITERS)]
+    check_new_folder(out)
+    rows = _read(source, dataset, how)
+    numbers, names = (_owned if how == _BY_COLUMN else _dealt)(rows, how, deal)
+    sizes = np.bincount(numbers)
+    # Sorted once, so that a thousand clients do not mean a thousand passes over the rows.
+    order, stops = np.argsort(numbers, kind="stable"), np.cumsum(sizes)
+    with atomic_folder(out) as folder:
+        for name, size, stop in zip(names, sizes, stops, strict=True):
+            write(folder / f"{name}.{deal.format}", rows, order[stop - size : stop])
+    facts = [
+        ("clients", console.number(len(sizes))),
+        ("rows", console.number(len(rows.X))),
+        ("rows a client", f"{sizes.min():,} to {sizes.max():,}"),
+        ("seed", deal.seed),
+    ]
+    console.show_facts(f"Dealt out: {how}", facts)
+    label = "" if rows.labels is None or deal.format == "npz" else f" --label {rows.label_name}"
+    console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {out} -k K{label}")
+
+
+def _read(source: Source, dataset: str | None, how: str) -> Rows:
+    if (dataset is None) == (not source.paths):
+        raise ParameterError("give either a data file or a built-in data set with --dataset; see --help")
+    if (how == _BY_COLUMN) != (source.client_column is not None):
+        raise ParameterError("--column NAME belongs to --how by-column, and by-column needs it")
+    if dataset is None:
+        table = read_table(
+            source.paths[0],
+            columns=source.columns,
+            drop=source.drop,
+            label=source.label,
+            client=source.client_column,
+            missing=source.missing.replace("-", "_"),
+        )
+        if table.n_dropped:
+            console.note(
+                f"{table.n_dropped:,} of {len(table.kept):,} rows have a missing value and are left out."
+            )
+        return Rows(table.X, table.feature_names, table.labels, source.label or "y", table.clients)
+    built_in = load_dataset(dataset)
+    names = built_in.feature_names or tuple(f"x{i}" for i in range(built_in.X.shape[1]))
+    if source.client_column is not None:
+        raise ParameterError(f"data set {dataset!r} has no columns that name clients; choose another --how")
+    return Rows(built_in.X, names, built_in.y, "label" if "label" not in names else "true label")
+
+
+def _dealt(rows: Rows, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
+    if deal.n_clients is None:
+        raise ParameterError(f"--how {how} needs the number of clients; give --n-clients N")
+    if PARTITIONERS[how].needs_y and rows.labels is None:
+        raise ParameterError(f"--how {how} deals rows out by their labels; name their column with --label")
+    rng = generator(check_integer("seed", deal.seed, least=0), "partition")
+    numbers = partition(how, rows.X, rows.labels, deal.n_clients, rng, **dict(deal.options))
+    width = len(str(deal.n_clients - 1))
+    return numbers, [f"client-{i:0{width}d}" for i in range(deal.n_clients)]
+
+
+def _owned(rows: Rows, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
+    if deal.n_clients is not None or deal.options:
+        raise ParameterError(
+            "by-column takes the clients from the column; leave out --n-clients, --p, --alpha"
+        )
+    if rows.owners is None:
+        raise DataError("the file names no client in any row; choose another --how")
+    numbers, names = by_column(rows.owners)
+    files = [_file_name(name) for name in names]
+    for i, file in enumerate(files):
+        # Compared without case, as some file systems do.
+        first = [other.lower() for other in files].index(file.lower())
+        if first != i:
+            raise DataError(
+                f"clients {names[first]!r} and {names[i]!r} would both be written as {file!r}; rename one"
+            )
+    return numbers, files
+
+
+def _file_name(client: str) -> str:
+    """Make a name for a file of a client's name, whatever is in it."""
+    return re.sub(r"[^\w.-]+", "_", client).lstrip(".") or "_"
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def _table(rows: Rows, chosen: IntArray) -> Any:
+    part = rows.X[chosen]
+    columns = [pa.array(part[:, j]) for j in range(part.shape[1])]
+    names = list(rows.names)
+    if rows.labels is not None:
+        columns.append(pa.array(rows.labels[chosen]))
+        names.append(rows.label_name)
+    return pa.table(columns, names=names)
+
+
+def _write_csv(path: Path, rows: Rows, chosen: IntArray) -> None:
+    pa_csv.write_csv(_table(rows, chosen), path)
+
+
+def _write_parquet(path: Path, rows: Rows, chosen: IntArray) -> None:
+    pq.write_table(_table(rows, chosen), path)
+
+
+def _write_npz(path: Path, rows: Rows, chosen: IntArray) -> None:
+    labels = {} if rows.labels is None else {"y": rows.labels[chosen]}
+    np.savez_compressed(path, allow_pickle=False, X=rows.X[chosen], **labels)
+
+
+WRITERS: dict[str, Callable[[Path, Rows, IntArray], None]] = {
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "npz": _write_npz,
+}

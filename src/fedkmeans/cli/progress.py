@@ -1,0 +1,127 @@
+"""Telling how far a fit is: a live bar on a terminal, now and then a plain line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.status import Status
+
+from fedkmeans.records import RoundInfo, State
+from fedkmeans.rounds import Observer
+
+_REFRESH_S = 0.1
+_LINES = 10
+_SILENCE_S = 20.0
+
+
+@contextmanager
+def watch_rounds(console: Console, title: str, max_rounds: int | None, quiet: bool) -> Iterator[Observer]:
+    """Yield an observer for `fit_federation` that reports on `console`.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+    title : str
+        What is being done.
+    max_rounds : int or None
+        Rounds at most; None for an algorithm that has none to count.
+    quiet : bool
+        Report nothing.
+    """
+    if quiet:
+        yield lambda state, info: None
+    elif not console.is_terminal:
+        yield _Lines(console, title, max_rounds)
+    elif max_rounds is None:
+        with Status(f"{title} …", console=console):
+            yield lambda state, info: None
+    else:
+        with _bar(console) as progress:
+            yield _Bar(progress, title, max_rounds)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("round {task.completed:,.0f} of ≤ {task.total:,.0f}"),
+        TextColumn("[cyan]{task.fields[movement]}"),
+        TextColumn("[dim]{task.fields[left]}"),
+        console=console,
+        transient=True,  # the summary says all that matters, so the bar need not stay
+    )
+
+
+class _Bar:
+    """Moves a live bar, but not so often that this costs time."""
+
+    def __init__(self, progress: Progress, title: str, max_rounds: int) -> None:
+        self._progress, self._max_rounds = progress, max_rounds
+        self._task = progress.add_task(title, total=max_rounds, movement="", left="")
+        self._clock = _Clock()
+        self._next = 0.0
+
+    def __call__(self, state: State, info: RoundInfo) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _REFRESH_S
+        self._progress.update(
+            self._task,
+            completed=info.round,
+            movement=f"movement {info.movement:.1e}",
+            left=self._clock.left(info.round, self._max_rounds, "≤"),
+        )
+
+
+class _Lines:
+    """Writes a line after the first round, at every tenth of the way, and when there was none for long."""
+
+    def __init__(self, console: Console, title: str, max_rounds: int | None) -> None:
+        self._console, self._title, self._max_rounds = console, title, max_rounds
+        self._clock = _Clock()
+        self._next_round, self._last = 1, time.monotonic()
+
+    def __call__(self, state: State, info: RoundInfo) -> None:
+        now = time.monotonic()
+        if self._max_rounds is None or (info.round < self._next_round and now - self._last < _SILENCE_S):
+            return
+        step = max(1, self._max_rounds // _LINES)
+        self._next_round, self._last = (info.round // step + 1) * step, now
+        parts = (
+            f"{self._title}: round {info.round:,} of at most {self._max_rounds:,}",
+            f"movement {info.movement:.2e}",
+            self._clock.left(info.round, self._max_rounds),
+        )
+        self._console.print(
+            ", ".join(part for part in parts if part),
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+class _Clock:
+    """Works out from the rounds so far how long the others take at most."""
+
+    def __init__(self) -> None:
+        self._start: tuple[float, int] | None = None
+
+    def left(self, done: int, of: int, at_most: str = "at most") -> str:
+        now = time.monotonic()
+        # From the first round on, as finding the start takes a time of its own.
+        start, first = self._start = self._start or (now, done)
+        return (
+            "" if done == first else f"at most {duration((now - start) / (done - first) * (of - done))} left"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Write a time for reading: 4.2 s, 3 min 20 s, 2 h 05 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,308 @@
+"""A saved model: the centroids, and a card that says where they come from. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
+
+from fedkmeans import cards
+from fedkmeans.data.atomic import atomic_folder, atomic_path
+from fedkmeans.data.messages import listing, one_line
+from fedkmeans.errors import ModelError
+from fedkmeans.lloyd import assign, squared_distances
+from fedkmeans.typing import DataArray, FloatArray, IntArray
+
+FILE_SUFFIX = ".safetensors"
+CENTROIDS_FILE, CARD_FILE, HISTORY_FILE = "centroids.safetensors", "card.json", "history.csv"
+
+# A card is kilobytes, a history tens of bytes a round; what is larger was not written here.
+_LARGEST_CARD = 64 * 2**20
+_LARGEST_HISTORY = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Centroids with the names of their columns, and a card.
+
+    Attributes
+    ----------
+    centroids : ndarray of float64, shape (k, m)
+    feature_names : tuple of str, or None
+        Names of the m columns, where the data had names.
+    card : dict
+        What JSON can hold: format version, versions of software, time, algorithm, parameters, seed,
+        clients and their numbers of rows, result, and the rounds as lists under ``history``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkmeans import FederatedKMeans
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> fitted = FederatedKMeans(2, random_state=0).fit(X)
+    >>> model = Model.from_estimator(fitted, algorithm="dwf", clients=[{"name": "all", "n_samples": 60}])
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    centroids: FloatArray
+    feature_names: tuple[str, ...] | None
+    card: dict[str, Any]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        algorithm: str,
+        clients: Sequence[Mapping[str, Any]],
+        dtype: str | None = None,
+    ) -> Self:
+        """Make a model of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Of this package, or scikit-learn's KMeans.
+        algorithm : str
+            As `fedkmeans.catalogue` calls it.
+        clients : sequence of mappings with ``name`` and ``n_samples``
+        dtype : str, optional
+            Type of the data that was clustered.
+        """
+        centroids = np.array(estimator.cluster_centers_, dtype=np.float64)
+        card = cards.describe(estimator, algorithm, clients, dtype)
+        cards.check(card, *centroids.shape)  # nothing is saved that could not be read again
+        names = card["data"]["feature_names"]
+        return cls(centroids, None if names is None else tuple(names), card)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model whole or not at all; an older model at `path` is replaced.
+
+        Parameters
+        ----------
+        path : str or path-like
+            With the suffix ``.safetensors`` one file, else a folder with the centroids
+            (``centroids.safetensors``), the card (``card.json``) and the rounds (``history.csv``).
+
+        Raises
+        ------
+        ModelError, DataError
+            Something else is at `path`, or it cannot be written.
+        """
+        check_destination(path)
+        tensors = {"centroids": np.ascontiguousarray(self.centroids, dtype="<f8")}
+        try:
+            if Path(path).suffix.lower() == FILE_SUFFIX:
+                with atomic_path(path) as temporary:
+                    notes = {"card": _short_card(self.card)}
+                    temporary.write_bytes(to_safetensors(tensors, metadata=notes))
+            else:
+                with atomic_folder(path) as folder:
+                    (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
+                    card = {key: value for key, value in self.card.items() if key != "history"}
+                    (folder / CARD_FILE).write_text(_json(card, indent=2) + "\n", encoding="utf-8")
+                    history = cards.history_to_csv(self.card["history"])
+                    (folder / HISTORY_FILE).write_text(history, encoding="utf-8")
+        except OSError as error:
+            raise ModelError(f"Model {str(path)!r} cannot be written: {one_line(error)}; {_PLACE}") from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model and check everything about it.
+
+        Raises
+        ------
+        ModelError
+            There is no model at `path`, or it is damaged, or made by a newer version.
+        """
+        place = Path(path)
+        if not place.exists():
+            raise ModelError(
+                f"Model {str(path)!r} does not exist; check the path, or make one with fedkmeans fit."
+            )
+        centroids, notes = _read_tensors(place, place / CENTROIDS_FILE if place.is_dir() else place)
+        with _named(place):
+            if place.is_dir():
+                card = cards.parse(_read_text(place / CARD_FILE, _LARGEST_CARD))
+                rounds = _read_text(place / HISTORY_FILE, _LARGEST_HISTORY)
+                card["history"] = cards.history_from_csv(rounds)
+            else:
+                if "card" not in notes:
+                    raise ModelError("it holds no card, so fedkmeans did not write it")
+                card = cards.parse(notes["card"])
+            cards.check(card, *centroids.shape)
+        names = card["data"]["feature_names"]
+        return cls(centroids, None if names is None else tuple(names), card)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the m columns; x0, x1, … where there are none, as for files without names."""
+        return self.feature_names or tuple(f"x{i}" for i in range(self.centroids.shape[1]))
+
+    def check_columns(self, names: Sequence[str], *, who: str = "The data") -> tuple[str, ...]:
+        """Check that all columns of the model are among `names`, and return those that are not its own.
+
+        Raises
+        ------
+        ModelError
+            Columns are missing; names them, and those that are there in their stead.
+        """
+        wanted = self.column_names
+        missing = [name for name in wanted if name not in names]
+        extra = tuple(name for name in names if name not in wanted)
+        if missing:
+            instead = f", and has {listing(extra)} which the model does not know" if extra else ""
+            raise ModelError(
+                f"{who} lacks column(s) {listing(missing)} of the model{instead}; "
+                "give it the columns with which the model was fitted."
+            )
+        return extra
+
+    def predict(self, X: Any) -> IntArray:
+        """Label of the nearest centroid for each row of `X` (n, m), or of a frame with the columns."""
+        return assign(self._matrix(X), self.centroids)
+
+    def distances(self, X: Any) -> FloatArray:
+        """Distance of each row of `X` (n, m) to each centroid, shape (n, k)."""
+        return np.sqrt(squared_distances(self._matrix(X), self.centroids))
+
+    def _matrix(self, X: Any) -> DataArray:
+        if self.feature_names is not None and hasattr(X, "columns"):
+            self.check_columns([str(name) for name in X.columns])
+            X = X[list(self.feature_names)]
+        matrix = np.asarray(X)
+        m = self.centroids.shape[1]
+        if matrix.ndim != 2 or matrix.shape[1] != m or matrix.dtype.kind not in "fiub":
+            raise ModelError(
+                f"The model has {m} columns of numbers, the data is of shape {matrix.shape} and dtype "
+                f"{matrix.dtype}; give it the columns with which the model was fitted."
+            )
+        if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
+            column = int(np.flatnonzero(~np.isfinite(matrix).all(axis=0))[0])
+            name = column if self.feature_names is None else repr(self.feature_names[column])
+            raise ModelError(
+                f"Column {name} has missing or infinite values; drop these rows or fill them in."
+            )
+        return matrix
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+_PLACE = "choose a place in an existing folder that you may write to."
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Tell whether what is at `path` calls itself a model; it may still be damaged."""
+    place = Path(path)
+    return (place / CARD_FILE).is_file() or (place.is_file() and place.suffix.lower() == FILE_SUFFIX)
+
+
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Raise unless a model can be saved at `path`: before a long fit, rather than after it.
+
+    What is there already must be nothing, an empty folder, or a model that can be read: no other
+    file or folder is ever replaced.
+    """
+    place = Path(path)
+    try:
+        with tempfile.TemporaryFile(dir=place.resolve().parent):
+            pass
+    except OSError as error:
+        raise ModelError(
+            f"A model cannot be written at {str(path)!r}: {error.strerror or one_line(error)}; {_PLACE}"
+        ) from error
+    if not place.exists():
+        return
+    if place.is_dir():
+        others = sorted({file.name for file in place.iterdir()} - {CENTROIDS_FILE, CARD_FILE, HISTORY_FILE})
+        if others or place.suffix.lower() == FILE_SUFFIX:
+            what = f"holds {listing(others, 3)}" if others else "is a folder with the suffix of a file"
+            raise ModelError(f"{str(path)!r} {what} and would be lost; choose another place for the model.")
+        if not any(place.iterdir()):
+            return
+    try:
+        Model.load(place)
+    except ModelError as error:
+        raise ModelError(
+            f"{str(path)!r} exists and is no model that can be read; remove it yourself, or choose another "
+            "place for the model."
+        ) from error
+
+
+def _json(card: dict[str, Any], indent: int | None = None) -> str:
+    return json.dumps(card, allow_nan=False, ensure_ascii=False, indent=indent)
+
+
+def _short_card(card: dict[str, Any]) -> str:
+    """Write the card for a single file, whose header may hold only so much."""
+    text = _json(card)
+    if len(text.encode()) <= _LARGEST_CARD:
+        return text
+    warnings.warn(
+        "The history is too long for a model in one file and is left out; save the model as a folder "
+        "(a path without .safetensors) to keep it.",
+        stacklevel=3,
+    )
+    return _json({**card, "history": {}})
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _named(place: Path) -> Iterator[None]:
+    """Say which model an error is about, and what to do."""
+    try:
+        yield
+    except (ModelError, OSError) as error:
+        raise ModelError(
+            f"Model {str(place)!r} cannot be used: {one_line(error)}; make it again with fedkmeans fit, or "
+            "take a fresh copy."
+        ) from error
+
+
+def _read_text(file: Path, largest: int) -> str:
+    if not file.is_file():
+        raise ModelError(f"{file.name} is missing")
+    if file.stat().st_size > largest:
+        raise ModelError(f"{file.name} is larger than {largest // 2**20} MB")
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file.name} is not UTF-8 text") from error
+
+
+def _read_tensors(place: Path, file: Path) -> tuple[FloatArray, dict[str, str]]:
+    """Read the centroids (k, m) and the notes beside them; a shape is believed only after its check."""
+    with _named(place):
+        if not file.is_file():
+            raise ModelError(f"{file.name} is missing")
+        try:
+            with safe_open(file, framework="numpy") as tensors:
+                if list(tensors.keys()) != ["centroids"]:
+                    raise ModelError(f"{file.name} should hold centroids and nothing else")
+                header = tensors.get_slice("centroids")
+                shape, dtype = tuple(header.get_shape()), header.get_dtype()
+                if dtype != "F64" or len(shape) != 2 or 0 in shape:
+                    raise ModelError(
+                        f"the centroids should be a table in double precision (F64), not {dtype} of shape "
+                        f"{shape}"
+                    )
+                centroids = np.array(tensors.get_tensor("centroids"), dtype=np.float64)
+                notes = dict(tensors.metadata() or {})
+        except SafetensorError as error:
+            raise ModelError(f"{file.name} is damaged ({one_line(error)})") from error
+        if not np.isfinite(centroids).all():
+            raise ModelError("the centroids hold missing or infinite values")
+        return centroids, notes

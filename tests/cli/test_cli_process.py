@@ -1,0 +1,180 @@
+"""The program as a process: its help, its exit codes, and Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedkmeans
+from fedkmeans.model import Model
+
+from .conftest import write_client
+
+COMMANDS = ("demo", "fit", "predict", "evaluate", "partition", "inspect")
+PROGRAM = (sys.executable, "-c", "from fedkmeans.cli import main; main()")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(run, command):
+    outcome = run(f"{command} --help")
+    assert outcome.code == 0
+    assert "Examples" in outcome.out
+    assert f"fedkmeans {command} " in outcome.out
+
+
+def test_version_and_bare_call(run):
+    assert run("--version").out.strip() == f"fedkmeans {fedkmeans.__version__}"
+    assert "Examples" in run("--help").out
+    assert "No such command 'fitt'" in run("fitt").err
+
+
+def test_the_defaults_in_the_help_are_those_of_the_estimators(run, monkeypatch):
+    """Options left out are not passed on, so the help must say what the estimators then do."""
+    from fedkmeans import FKM, FederatedKMeans, KFed
+
+    monkeypatch.setenv("COLUMNS", "400")
+    text = run("fit --help").out
+    lines = {
+        line.split()[1].strip("*"): line for line in text.splitlines() if "--" in line and "Default:" in line
+    }
+    said = {option: line.rsplit("Default: ", 1)[1].strip(" │.") for option, line in lines.items()}
+    for name in ("init", "n_init", "weighting", "empty_clusters", "max_local"):
+        assert said[f"--{name.replace('_', '-')}"] == str(getattr(FederatedKMeans(), name))
+    for name in ("learning_rate", "momentum", "tol", "tol_local", "patience"):
+        assert float(said[f"--{name.replace('_', '-')}"]) == getattr(FederatedKMeans(), name)
+    assert said["--max-rounds"] == f"{FederatedKMeans().max_rounds}; for fkm {FKM().max_rounds}"
+    assert said["--min-rounds"] == f"{FederatedKMeans().min_rounds}; for fkm {FKM().min_rounds}"
+    assert said["--max-iter"] == str(KFed().max_iter)
+    assert said["--n-init-local"] == str(KFed().n_init_local)
+    assert FederatedKMeans().clients_per_round is FederatedKMeans().n_jobs is None
+
+
+def test_commands_import_nothing_heavy():
+    """What the help needs must not load scikit-learn and pandas, beyond what the package itself does."""
+    code = (
+        "import sys, fedkmeans; before = set(sys.modules); import fedkmeans.cli; "
+        "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] in "
+        "{'numpy', 'sklearn', 'pandas', 'pyarrow', 'matplotlib', 'scipy', 'joblib'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_error_in_a_real_process(here):
+    done = subprocess.run([*PROGRAM, "fit", "absent.csv", "-k", "2"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert (
+        done.stderr
+        == "Error: client 'absent' (file 'absent.csv') does not exist or is no file; check the path\n"
+    )
+
+
+def test_a_closed_pipe_is_no_crash(here):
+    write_client("a.csv", 0, names=tuple(f"column_{i}" for i in range(30)))
+    line = f"{sys.executable} -c 'from fedkmeans.cli import main; main()' inspect a.csv | head -1"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise on Windows")
+@pytest.mark.parametrize("out", ["model", "model.safetensors"])
+def test_ctrl_c_keeps_what_is_finished(here, out):
+    write_client("a.csv", 0, n=200)
+    write_client("b.csv", 1, n=200)
+    options = ["-k", "2", "--tol", "0", "--patience", "none", "--max-rounds", "10000000", "--out"]
+    process = subprocess.Popen(
+        [*PROGRAM, "fit", "a.csv", "b.csv", *options, out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "round 1 " in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    assert output == ""
+    assert "Traceback" not in errors
+    assert f"the model so far is saved in '{out}'" in errors
+    model = Model.load(out)
+    assert model.card["result"]["interrupted"] is True
+    assert model.card["result"]["n_rounds"] >= 1
+    assert len(model.card["history"]["round"]) == model.card["result"]["n_rounds"]
+    assert sorted(path.name for path in here.iterdir()) == ["a.csv", "b.csv", out]
+
+
+def test_ctrl_c_before_the_first_round_writes_nothing(run, clients, here, monkeypatch):
+    from fedkmeans import InProcess
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(InProcess, "ask", interrupt)
+    outcome = run("fit north.csv south.csv -k 2")
+    assert outcome.code == 130
+    assert "Interrupted: before the first round" in outcome.err
+    assert not Path("model").exists()
+
+
+def test_ctrl_c_elsewhere(run, model, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedkmeans.cli.inputs.read_clients", interrupt)
+    outcome = run(f"evaluate {model} north.csv")
+    assert (outcome.code, outcome.err) == (130, "Interrupted: the command was not finished.\n")
+
+
+def test_demo_shows_table_and_pictures(run, here, monkeypatch):
+    import fedkmeans.cli.demo as command
+
+    def run_demo(out, *, seed, n_jobs, report, max_rounds):
+        report(f"[1/1] seed {seed}, {max_rounds} rounds")
+        return type("Result", (), {"files": [out / "a.png", out / "demo.csv"]})()
+
+    monkeypatch.setattr(command, "run_demo", run_demo)
+    monkeypatch.setattr(command, "render_table", lambda result: "the table")
+    monkeypatch.setattr(command, "explain", lambda result: ("look here",))
+    outcome = run("demo --quick --seed 3")
+    assert outcome.code == 0
+    assert "[1/1] seed 3, 100 rounds" in outcome.err
+    assert "the table" in outcome.out
+    assert "look here" in outcome.out
+    assert "'fedkmeans-demo'" in outcome.out
+    assert "n_jobs must be" in run("demo --n-jobs 0").err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo terminal")
+def test_a_terminal_shows_a_bar_and_is_left_tidy(here):
+    import pty
+
+    write_client("a.csv", 0, n=200)
+    ours, theirs = pty.openpty()
+    options = ["-k", "2", "--tol", "0", "--patience", "none", "--max-rounds", "2000"]
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
+    process = subprocess.Popen(
+        [*PROGRAM, "fit", "a.csv", *options],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # how Linux says that the other end was closed
+        pass
+    finally:
+        os.close(ours)
+    output, _ = process.communicate(timeout=20)
+    text = shown.decode()
+    assert process.returncode == 0, text
+    assert "of ≤ 2,000" in text
+    assert "movement" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is shown again
+    assert b"score per sample" in output
+    assert b"\x1b" not in output

@@ -1,0 +1,33 @@
+"""The package as a whole: what it exports, and what importing it costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import fedkmeans
+
+
+def test_everything_named_is_there():
+    for name in fedkmeans.__all__:
+        assert getattr(fedkmeans, name) is not None
+        assert name in dir(fedkmeans)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        fedkmeans.Nothing  # noqa: B018
+
+
+def loaded_after(code, modules):
+    """Which of `modules` are loaded in a new process that ran `code`."""
+    report = f"import sys; {code}; print([m for m in {modules!r} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    return result.stdout.strip().splitlines()[-1]
+
+
+def test_help_does_not_load_the_heavy_libraries():
+    heavy = ["sklearn", "scipy", "pandas", "pyarrow", "matplotlib"]
+    assert loaded_after("import fedkmeans.cli", heavy) == "[]"
+
+
+def test_estimators_do_not_load_the_engines():
+    others = ["flwr", "torch", "matplotlib", "typer", "rich", "pyarrow.csv"]
+    assert loaded_after("from fedkmeans import FederatedKMeans", others) == "[]"
