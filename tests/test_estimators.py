@@ -158,6 +158,16 @@ def test_bad_client_ids_are_refused(blobs, clients):
         FederatedKMeans(3).fit(blobs[0], clients=clients)
 
 
+def test_rows_without_weight_do_not_count(blobs):
+    X, clients = blobs
+    weight = (clients != 4).astype(float) + (np.arange(240) % 2)
+    model = FederatedKMeans(3, random_state=0).fit(X, sample_weight=weight, clients=clients)
+    distances = ((X[:, None] - model.cluster_centers_) ** 2).sum(axis=2).min(axis=1)
+    assert model.score_per_sample_ == pytest.approx(np.average(distances, weights=weight))
+    with pytest.raises(DataError, match="Client '4': the sample weights add up to zero"):
+        FederatedKMeans(3).fit(X, sample_weight=(clients != 4).astype(float), clients=clients)
+
+
 @pytest.mark.parametrize("ids", [list("abcde"), [10, 2, 33, 4, 5], [0.5, 1.5, 2.5, 3.5, 4.5]])
 def test_client_ids_of_any_kind(blobs, ids):
     X, clients = blobs

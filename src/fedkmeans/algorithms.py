@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
-import numpy as np
-
-from fedkmeans.baselines.fkm import WeightedKMeansTarget, fkm_start
-from fedkmeans.baselines.kfed import kfed_paper, kfed_published
+from fedkmeans.baselines.fkm import fkm_start, fkm_target
+from fedkmeans.baselines.kfed import Variant
 from fedkmeans.conversation import Ask, Conversation, together
 from fedkmeans.errors import DataError
 from fedkmeans.initialization import find_initializer
-from fedkmeans.records import Describe, Description, RoundInfo, ScoreTotals, State
+from fedkmeans.records import (
+    CentroidSet,
+    Describe,
+    Description,
+    LocalClusters,
+    RoundInfo,
+    ScoreTotals,
+    State,
+)
 from fedkmeans.rounds import (
     LocalWork,
     Observer,
@@ -24,7 +31,7 @@ from fedkmeans.rounds import (
     sample_clients,
     weighted_average,
 )
-from fedkmeans.seeding import derive_seed
+from fedkmeans.seeding import derive_seed, generator
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 
 
@@ -101,7 +108,8 @@ def wf_kmeans(
     def start(seed: int) -> Conversation[FloatArray]:
         return initialize(n_clusters, n_features, clients, seed)
 
-    return (yield from _restarts(start, weighted_average(work), clients, plan, n_init, observe))
+    target = partial(weighted_average, work=work)
+    return (yield from _restarts(start, target, clients, plan, n_init, observe))
 
 
 def fkm(
@@ -114,13 +122,13 @@ def fkm(
     observe: Observer,
 ) -> Conversation[Fitted]:
     """FKM of Garst & Reinders; `plan` should have learning rate 1 and momentum 0."""
+    # The start is a round too: with few clients a round, only those chosen take part in it.
+    first = sample_clients(clients, plan.clients_per_round, derive_seed(plan.seed, "FKM start"), 0)
 
     def start(seed: int) -> Conversation[FloatArray]:
-        # The start is a round too: with few clients a round, only those chosen take part in it.
-        chosen = sample_clients(clients, plan.clients_per_round, seed, 0)
-        return fkm_start(n_clusters, chosen, seed)
+        return fkm_start(n_clusters, first, seed)
 
-    target = WeightedKMeansTarget(max_local, tol_local)
+    target = partial(fkm_target, max_local=max_local, tol_local=tol_local)
     return (yield from _restarts(start, target, clients, plan, n_init, observe))
 
 
@@ -146,14 +154,11 @@ def _restarts(
     return min(fits, key=lambda fit: (fit.score.per_sample, fit.restart))
 
 
-KFED_VARIANTS = {"paper": kfed_paper, "published": kfed_published}
-
-
 def kfed(
     n_clusters: int,
     clients: tuple[ClientId, ...],
     seed: int,
-    variant: str,
+    variant: Variant,
     clients_per_round: int | None,
     n_local_clusters: int | None,
     n_init: int,
@@ -163,16 +168,12 @@ def kfed(
 ) -> Conversation[Fitted]:
     """k-FED with the clients sampled for its only round."""
     chosen = sample_clients(clients, clients_per_round, seed, 0)
-    centroids = yield from KFED_VARIANTS[variant](
-        n_clusters,
-        chosen,
-        seed,
-        n_local_clusters=n_local_clusters,
-        n_init_local=n_init_local,
-        n_init_server=n_init,
-        max_iter=max_iter,
-    )
-    state = State(centroids, centroids, round=1, movements=(float("nan"),))
+    query = LocalClusters(n_local_clusters or n_clusters, variant.local, n_init_local, max_iter, seed)
+    sets: dict[ClientId, CentroidSet] = yield Ask(query, chosen)
+    rng = generator(seed, "k-FED server")
+    centroids = variant.merge(sets, n_clusters, rng, n_init, max_iter)
     score = yield from request_score(centroids, clients)
-    observe(state, RoundInfo(0, 1, float("nan"), chosen, chosen, score))
-    return Fitted(np.asarray(centroids), 1, "one shot", score)
+    nowhere = float("nan")  # there is no place it moved from
+    state = State(centroids, centroids, round=1, movements=(nowhere,))
+    observe(state, RoundInfo(0, 1, nowhere, chosen, tuple(sorted(sets)), score))
+    return Fitted(centroids, 1, "one shot", score)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedkmeans import algorithms
 from fedkmeans.algorithms import Fitted, Schema
+from fedkmeans.baselines.kfed import VARIANTS
 from fedkmeans.clusterer import Clusterer
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import Conversation, Federation
@@ -22,6 +23,7 @@ class FederatedKMeans(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
+        k, the number of clusters.
     weighting : str or callable, default="dynamic"
         How much a client's centroid counts: "dynamic" (DWF), "equal" (EWF), "by_size" (FedAvg),
         "by_compactness", or a function of a `LocalSummary` that returns one weight per cluster.
@@ -35,7 +37,9 @@ class FederatedKMeans(Clusterer):
         μ in [0, 1): how much of the last move is repeated.
     memory : None
         Reserved for totals that remember earlier rounds; only None (the paper) for now.
-    init : {"kfed", "random", "client_random", "k-means++"} or array of shape (k, m), default="kfed"
+    init : str or array of shape (k, m), default="kfed"
+        Where the centroids start: "kfed", "random" (in the box of all data), "client_random",
+        "k-means++" (across clients), or your own centroids.
     n_init : int, default=1
         Restarts; the best by the federated score per sample is kept.
     empty_clusters : {"keep", "relocate"}, default="keep"
@@ -44,10 +48,14 @@ class FederatedKMeans(Clusterer):
         Stop when centroids move less than this, at the server and at a client.
     patience : int or None, default=300
         Stop when the oldest of this many movements is the smallest of them.
-    min_rounds, max_rounds : int, default=16 and 10000
+    min_rounds : int, default=16
+        Rounds before any criterion may end the run.
+    max_rounds : int, default=10000
+        Rounds after which the run ends in any case.
     score_every : int, default=0
         Ask for the federated score every so many rounds, for `history_`; 0 means never.
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int or RandomState or Generator or None, default=None
+        The seed; a run is a pure function of it.
     n_jobs : int or None, default=None
         Clients that work at the same time, in threads, when fitting on arrays.
 
@@ -155,6 +163,7 @@ class KFed(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
+        k, the number of clusters.
     variant : {"paper", "published"}, default="paper"
         As the DWF paper uses it (k-means on both sides), or as published (Awasthi-Sheffet at the
         clients, farthest-centre seeding at the server).
@@ -166,8 +175,10 @@ class KFed(Clusterer):
         Restarts of k-means at the server and at the clients.
     max_iter : int, default=10000
         Lloyd steps of k-means on either side.
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int or RandomState or Generator or None, default=None
+        The seed; a run is a pure function of it.
     n_jobs : int or None, default=None
+        Clients that work at the same time, in threads, when fitting on arrays.
 
     Attributes
     ----------
@@ -207,7 +218,7 @@ class KFed(Clusterer):
             self.n_clusters,
             federation.clients,
             self.seed_,
-            check_choice("variant", self.variant, algorithms.KFED_VARIANTS),
+            VARIANTS[check_choice("variant", self.variant, VARIANTS)],
             self.clients_per_round,
             self.n_local_clusters,
             check_integer("n_init", self.n_init),
@@ -223,15 +234,27 @@ class FKM(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
+        k, the number of clusters.
     clients_per_round : int or None, default=None
+        Clients sampled in each round, the start included; None means all.
     max_local : int, default=5
+        Lloyd steps a client makes in a round.
     n_init : int, default=1
+        Restarts; the best by the federated score per sample is kept.
     tol, tol_local : float, default=1e-8
+        Stop when centroids move less than this, at the server and at a client.
     patience : int or None, default=300
-    min_rounds, max_rounds : int, default=1 and 300
+        Stop when the oldest of this many movements is the smallest of them.
+    min_rounds : int, default=1
+        Rounds before any criterion may end the run.
+    max_rounds : int, default=300
+        Rounds after which the run ends in any case.
     score_every : int, default=0
-    random_state : int, RandomState, Generator or None, default=None
+        Ask for the federated score every so many rounds, for `history_`; 0 means never.
+    random_state : int or RandomState or Generator or None, default=None
+        The seed; a run is a pure function of it.
     n_jobs : int or None, default=None
+        Clients that work at the same time, in threads, when fitting on arrays.
 
     Attributes
     ----------

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedkmeans.baselines.kfed import kfed_paper
+from fedkmeans.baselines.kfed import VARIANTS
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.records import Box, Candidate, DrawPoint, FindBox
+from fedkmeans.records import Box, Candidate, CentroidSet, DrawPoint, FindBox, LocalClusters
 from fedkmeans.seeding import derive_seed, generator
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 
@@ -21,13 +21,17 @@ Initializer: TypeAlias = Callable[[int, int, tuple[ClientId, ...], int], Convers
 
 # Rows behind each candidate: enough that none shows, few enough that the place is still a choice.
 _MEAN_OF = 5
+_KFED_STARTS, _KFED_STEPS = 5, 300
 
 
 def kfed(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
     """k-FED with all clients, 5 restarts at the clients and 5 at the server, as in the paper's runs."""
-    return (yield from kfed_paper(n_clusters, clients, seed, n_init_local=5, n_init_server=5))
+    variant = VARIANTS["paper"]
+    query = LocalClusters(n_clusters, variant.local, _KFED_STARTS, _KFED_STEPS, seed)
+    sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
+    return variant.merge(sets, n_clusters, generator(seed, "k-FED server"), _KFED_STARTS, _KFED_STEPS)
 
 
 def random(

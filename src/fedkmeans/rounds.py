@@ -77,16 +77,12 @@ class LocalWork:
         return LocalUpdate(centroids, self.max_local, self.tol_local, self.weighting, self.empty_clusters)
 
 
-def weighted_average(work: LocalWork) -> TargetFinder:
-    """Return the target of WF k-means: the weighted average of what the clients return."""
-
-    def find_target(
-        state: State, chosen: tuple[ClientId, ...]
-    ) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
-        total: Total = yield AskTotal(work.query(state.centroids), chosen)
-        return aggregation.target(total.record), total.answered
-
-    return find_target
+def weighted_average(
+    state: State, chosen: tuple[ClientId, ...], *, work: LocalWork
+) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
+    """The target of WF k-means, the weighted average of what the clients return; and who answered."""
+    total: Total = yield AskTotal(work.query(state.centroids), chosen)
+    return aggregation.target(total.record), total.answered
 
 
 def sample_clients(

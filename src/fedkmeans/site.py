@@ -71,6 +71,9 @@ class Site:
             raise DataError(f"{who}: data must have rows and columns, got shape {self.X.shape}.")
         if len(self.X) == 0:
             raise DataError(f"{who} has no rows. Leave the client out or give it data.")
+        weight = self.sample_weight
+        if weight is not None and not weight.sum() > 0:
+            raise DataError(f"{who}: the sample weights add up to zero. Leave the client out.")
         if self.X.dtype.kind not in "fiub":
             raise DataError(f"{who}: data must be real numbers, got dtype {self.X.dtype}.")
         if self.X.dtype.kind == "f":

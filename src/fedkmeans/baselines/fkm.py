@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkmeans.baselines.kfed import all_centroids, fill_up
+from fedkmeans.baselines.kfed import fill_up, stack
 from fedkmeans.clustering import kmeans, lloyd
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.records import CentroidSet, LocalClusters, LocalModel, LocalUpdate, State
@@ -17,11 +17,10 @@ from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray
 
 _SERVER_STEPS = 300
+_SERVER_STARTS = 5
 
 
-def fkm_start(
-    n_clusters: int, clients: tuple[ClientId, ...], seed: int, *, n_init_server: int = 5
-) -> Conversation[FloatArray]:
+def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
     """Local k-means++ centres, moved to the mean of their points, then weighted k-means.
 
     A k-means++ centre is a row of the data; one Lloyd step at the client turns it into a mean.
@@ -32,33 +31,25 @@ def fkm_start(
     """
     query = LocalClusters(n_clusters, "k-means", n_init=1, max_iter=1, seed=seed)
     sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
-    received = all_centroids(sets)
-    counts = np.concatenate([sets[name].counts for name in sorted(sets)])
+    received, counts = stack(sets)
     rng = generator(seed, "FKM server")
     if len(received) < n_clusters:
         return fill_up(received, n_clusters, rng)
-    return kmeans(received, n_clusters, rng, n_init_server, _SERVER_STEPS, counts)
+    return kmeans(received, n_clusters, rng, _SERVER_STARTS, _SERVER_STEPS, counts)
 
 
-class WeightedKMeansTarget:
-    """This round's target of FKM: weighted k-means on all local centroids.
+def fkm_target(
+    state: State, chosen: tuple[ClientId, ...], *, max_local: int, tol_local: float
+) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
+    """Weighted k-means on all local centroids, and who answered.
 
     It starts at the global centroids, so that cluster j stays cluster j from round to round and the
     movement says whether the run has settled.
     """
-
-    def __init__(self, max_local: int, tol_local: float) -> None:
-        self.max_local = max_local
-        self.tol_local = tol_local
-
-    def __call__(
-        self, state: State, chosen: tuple[ClientId, ...]
-    ) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
-        """Ask the chosen clients and cluster their centroids."""
-        query = LocalUpdate(state.centroids, self.max_local, self.tol_local, "last_counts", "drop")
-        models: dict[ClientId, LocalModel] = yield Ask(query, chosen)
-        answered = tuple(sorted(models))
-        centroids = np.concatenate([models[name].centroids for name in answered])
-        counts = np.concatenate([models[name].weights for name in answered])
-        held = counts > 0
-        return lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]), answered
+    query = LocalUpdate(state.centroids, max_local, tol_local, "last_counts", "drop")
+    models: dict[ClientId, LocalModel] = yield Ask(query, chosen)
+    answered = tuple(sorted(models))
+    centroids = np.concatenate([models[name].centroids for name in answered])
+    counts = np.concatenate([models[name].weights for name in answered])
+    held = counts > 0
+    return lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]), answered

@@ -108,8 +108,6 @@ def _as_parameters(tuning: dict[str, Any], client: Client) -> dict[str, Any]:
     parameters = dict(tuning)
     if "init" in parameters:
         parameters["init"] = _initial(parameters["init"], client.feature_names)
-    if parameters.get("n_jobs") == 0:  # joblib would raise an error of its own
-        raise ParameterError("n_jobs must be at least 1, or -1 for one a core; got 0")
     if "patience" in parameters:
         parameters["patience"] = _patience(parameters["patience"])
     return parameters

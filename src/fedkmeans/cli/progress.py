@@ -114,9 +114,9 @@ class _Clock:
         now = time.monotonic()
         # From the first round on, as finding the start takes a time of its own.
         start, first = self._start = self._start or (now, done)
-        return (
-            "" if done == first else f"at most {duration((now - start) / (done - first) * (of - done))} left"
-        )
+        if done == first:
+            return ""
+        return f"{at_most} {duration((now - start) / (done - first) * (of - done))} left"
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,73 @@
+"""What the documents tell a newcomer to type works, in the order it is told."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    found = [code for kind, code in FENCE.findall((ROOT / page).read_text()) if kind == language]
+    assert found, f"{page} has no block of {language or 'commands'}"
+    return found
+
+
+def commands(page):
+    lines = [line.strip() for block in blocks(page, "") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("fedkmeans ")]
+
+
+def run(line, cwd):
+    words = [sys.executable, "-m", "fedkmeans", *shlex.split(line, comments=True)[1:]]
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/compare.md"])
+def test_python_snippets_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_tutorial_from_beginning_to_end(tmp_path, monkeypatch):
+    typed = commands("docs/tutorial.md")
+    assert len(typed) >= 6
+    for line in typed:
+        run(line, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("docs/tutorial.md", "python")
+    names: dict[str, object] = {}
+    exec(compile(code, "tutorial", "exec"), names)
+    from fedkmeans.model import Model
+
+    saved = Model.load("model")
+    np.testing.assert_array_equal(saved.centroids, names["model"].cluster_centers_)
+
+
+def test_the_readmes_commands_on_the_hospital_files(tmp_path, real_data):
+    for hospital in ("cleveland", "hungarian", "switzerland", "va"):
+        source = real_data / "heart-disease" / f"processed.{hospital}.data"
+        (tmp_path / f"{hospital}.csv").write_bytes(source.read_bytes())
+    for line in commands("README.md"):
+        run(line, tmp_path)
+    assert "cluster" in (tmp_path / "cleveland-clusters.csv").read_text().splitlines()[0]
+
+
+def test_links_and_pictures_between_documents_exist():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} points to {target}"
