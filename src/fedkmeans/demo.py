@@ -276,7 +276,7 @@ def render_table(result: DemoResult) -> Table:
     runs = ", ".join(f"{find_algorithm(name).title} {result.row('iid', name).runs}" for name in RUNS)
     table = Table(
         title=f"The paper's synthetic data: {N_CLIENTS} clients, k = {N_CLUSTERS}",
-        caption=f"score: mean squared distance to the nearest centroid, lower is better\ns: seconds a run; runs: {runs}",
+        caption=f"score: mean squared distance to the nearest centroid; s: seconds a run\nruns: {runs}",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         show_edge=False,
@@ -306,7 +306,7 @@ def explain(result: DemoResult) -> tuple[str, ...]:
     dwf, ewf = (result.row("non-iid", name).score for name in ("dwf", "ewf"))
     return (
         "The score says how far the rows are from their centroids: lower is better. k-means sees all rows "
-        f"in one place and comes to {best:.4f} at its best; the others never see a row, and can hope for as "
+        f"in one place and comes to {best:.4f} at its best; the others leave the rows where they are, and can hope for as "
         "much.",
         f"Look at non-IID, where each client holds one small patch of the plane (clients.png): DWF, which "
         f"weighs each client by its points in a cluster, comes to {dwf:.4f}, EWF, which weighs all clients "

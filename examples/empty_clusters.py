@@ -1,0 +1,84 @@
+"""What a client should do with a cluster that has none of its rows.
+
+Three clients hold one blob each. Of the three centroids, C's lies where it belongs already, and A's
+and B's have some way to go. In this round client C is absent, and to each of the other two, two of
+the three clusters are empty. What then? Classical k-means relocates the centroid of an empty
+cluster to some far row; here that is a row of the wrong client. The four scenes are those of the
+paper's Figure 1:
+
+- relocating, all clients weighed alike: every centroid is dragged to the middle between A and B;
+- relocating, dynamic weights: A's and B's centroids are safe, as a client whose rows are elsewhere
+  has weight zero. C's is not: nobody gives it any weight, so the plain average is what is left;
+- keeping, all clients weighed alike: C's centroid stays; A's and B's go half of their way, as the
+  other client returns them unchanged;
+- keeping, dynamic weights (DWF k-means as published): A's and B's centroids go all of their way,
+  and C's stays.
+
+Run it with ``python examples/empty_clusters.py [folder]``; it saves ``empty_clusters.png``.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from fedkmeans import FederatedKMeans, InProcess, Site
+from fedkmeans.metrics import score_per_sample
+from fedkmeans.plots import Scene, plot_scene, save_figure
+from fedkmeans.records import LocalUpdate
+
+MAX_LOCAL = 5
+RULES = {"relocate": "relocating", "keep": "keeping"}
+WEIGHTS = {"equal": "equal weights", "dynamic": "dynamic weights"}
+
+
+def make_data(seed=3):
+    """Return three blobs, whose they are, and a start with C's centroid exactly where it belongs."""
+    rng = np.random.default_rng(seed)
+    centers = np.array([[-2.0, -1.0], [2.0, -1.0], [0.0, 2.4]])
+    X = np.vstack([center + rng.normal(scale=0.45, size=(80, 2)) for center in centers])
+    clients = np.repeat(["A", "B", "C"], 80)
+    start = np.array([[-1.2, 0.4], [1.2, 0.4], X[clients == "C"].mean(axis=0)])
+    return X, clients, start
+
+
+def one_round(X, clients, start, empty_clusters, weighting):
+    """Run one global round without client C, and keep what the other two sent."""
+    sites = [Site(name, X[clients == name]) for name in "AB"]
+    query = LocalUpdate(start, MAX_LOCAL, 0.0, weighting, empty_clusters)
+    replies = {site.name: site.answer(query) for site in sites}
+    model = FederatedKMeans(
+        3,
+        weighting=weighting,
+        empty_clusters=empty_clusters,
+        max_local=MAX_LOCAL,
+        tol_local=0.0,
+        init=start,
+        learning_rate=1.0,  # the server goes all the way, so that the picture shows the average itself
+        momentum=0.0,
+        max_rounds=1,
+    ).fit_federation(InProcess(sites))
+    score = score_per_sample(X, model.cluster_centers_)
+    return Scene(
+        title=f"{RULES[empty_clusters]}, {WEIGHTS[weighting]}\nscore over all clients: {score:.2f}",
+        X=X,
+        clients=clients,
+        before=start,
+        after=model.cluster_centers_,
+        local={name: reply.centroids for name, reply in replies.items()},
+        weights={name: reply.weights for name, reply in replies.items()},
+    )
+
+
+def main(folder="."):
+    X, clients, start = make_data()
+    print(f"before the round: score {score_per_sample(X, start):.2f}")
+    scenes = [one_round(X, clients, start, rule, weights) for rule in RULES for weights in WEIGHTS]
+    for scene in scenes:
+        moved = np.linalg.norm(scene.after[2] - scene.before[2])
+        print(scene.title.replace("\n", ", "), f"-> C's centroid moved by {moved:.2f}")
+    return save_figure(plot_scene(*scenes), Path(folder) / "empty_clusters.png", dpi=120)
+
+
+if __name__ == "__main__":
+    print(main(*sys.argv[1:]))

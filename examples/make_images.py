@@ -1,0 +1,62 @@
+"""Make the pictures of the README and the documentation anew.
+
+Run it from the root of the repository with ``python examples/make_images.py docs/images``. It makes
+``fedkmeans.png`` (where EWF and DWF k-means put the centroids when each of 100 clients holds one
+small patch of the plane, each run until it stops) and ``empty_clusters.png`` (the scenes of
+``examples/empty_clusters.py``). A second argument, the most rounds to run, makes it quicker.
+"""
+
+import sys
+from pathlib import Path
+
+import empty_clusters
+import numpy as np
+from PIL import Image
+
+from fedkmeans import InProcess
+from fedkmeans.catalogue import make
+from fedkmeans.data import load_synthetic, partition
+from fedkmeans.plots import plot_paths, save_figure
+
+TITLES = {"ewf": "Equal weights (EWF)", "dwf": "Dynamic weights (DWF)"}
+
+
+def path_of(name, X, clients, start, n_rounds):
+    """Return the centroids before the first round and after each, shape (rounds + 1, k, 2), and the score."""
+    path = [start]
+    model = make(name, n_clusters=len(start), init=start, max_rounds=n_rounds, random_state=0)
+    federation = InProcess.from_arrays(X, clients)
+    model.fit_federation(federation, on_round=lambda state, info: path.append(state.centroids))
+    return np.array(path), model.score_per_sample_
+
+
+def main(folder=".", n_rounds="10000"):
+    data = load_synthetic()
+    clients = partition("non-iid", data.X, data.y, 100, np.random.default_rng(0))
+    angles = 2 * np.pi * (np.arange(5) / 5 - 0.25)
+    start = data.X.mean(axis=0) + 0.2 * np.column_stack([np.cos(angles), np.sin(angles)])
+    pooled = make("k-means", n_clusters=5, n_init=10, random_state=0).fit(data.X)
+    paths = {}
+    for name, title in TITLES.items():
+        path, score = path_of(name, data.X, clients, start, int(n_rounds))
+        paths[
+            f"{title}\n{len(path) - 1:,} rounds, score {score:.4f} (pooled {pooled.score_per_sample_:.4f})"
+        ] = path
+    figure = plot_paths(data.X, paths, clients=clients, reference=pooled.cluster_centers_)
+    figure.suptitle("100 clients, each with one small patch of the rows (a tint each)", fontsize=12)
+    # 110 dots an inch make it about 900 wide, as wide as a README is shown.
+    print(smaller(save_figure(figure, Path(folder) / "fedkmeans.png", dpi=110)))
+    print(smaller(empty_clusters.main(folder)))
+
+
+def smaller(path):
+    """Write a PNG anew with 256 colours, which look the same here in less than half the bytes."""
+    with Image.open(path) as image:
+        # Not the default method, which takes the colours of few dots, as lines have, for noise.
+        few = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+    return path
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

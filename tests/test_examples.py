@@ -1,0 +1,141 @@
+"""Every example runs as its reader would run it, in an empty folder, and shows what it says."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # threads of tests that run side by side would spin
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_no_example_is_forgotten_here():
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert all(f'"{path.name}"' in source for path in EXAMPLES.glob("*.py"))
+
+
+def test_quickstart_finds_the_five_blobs(tmp_path):
+    output = run("quickstart.py", tmp_path)
+    assert "score 0.0744 after" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_weighting_lies_between_the_two_of_the_paper(tmp_path):
+    scores = dict(re.findall(r"(\w+) +score ([\d.]+)", run("own_weighting.py", tmp_path)))
+    assert list(scores) == ["dynamic", "capped", "equal"]
+    assert sorted(scores.values()) == list(scores.values())
+
+
+def test_four_files_finds_the_kinds_of_patients(tmp_path):
+    output = run("four_files.py", tmp_path)
+    table = re.findall(r"^(childrens|city|heart|rural) +(\d+) +([\d.]+)", output, flags=re.MULTILINE)
+    assert [(name, int(patients)) for name, patients, _ in table] == [
+        ("childrens", 182),
+        ("city", 450),
+        ("heart", 275),
+        ("rural", 230),
+    ]
+    assert all(float(accuracy) > 0.95 for *_, accuracy in table)
+    assert "age_years  systolic_mmhg  stay_days" in output
+
+
+def test_partitions_show_that_unlike_clients_hurt_ewf(tmp_path):
+    run("partitions.py", tmp_path)
+    table = pd.read_csv(tmp_path / "partitions.csv", index_col="way")
+    behind = table["ewf"] / table["dwf"]
+    assert behind["iid"] < 1.01
+    assert behind["non-iid"] > 1.1
+    assert table["dwf"].max() / table["dwf"].min() < 1.05
+
+
+def test_make_images_makes_both_within_their_limits(tmp_path):
+    run("make_images.py", tmp_path, str(tmp_path), "2")
+    for name in ("fedkmeans.png", "empty_clusters.png"):
+        image = Image.open(tmp_path / name)
+        assert 850 <= image.width <= 1000
+        assert len(np.unique(np.asarray(image))) > 20
+        assert (tmp_path / name).stat().st_size < 200_000
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    spec = importlib.util.spec_from_file_location("empty_clusters", EXAMPLES / "empty_clusters.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    data = module.make_data()
+    return {
+        (rule, weights): module.one_round(*data, rule, weights)
+        for rule in module.RULES
+        for weights in module.WEIGHTS
+    }
+
+
+def moved(scene):
+    return np.linalg.norm(scene.after - scene.before, axis=1)
+
+
+def home(scene, client):
+    return scene.X[scene.clients == client].mean(axis=0)
+
+
+def test_empty_clusters_draws_what_the_round_did(tmp_path):
+    output = run("empty_clusters.py", tmp_path)
+    assert output.count("C's centroid moved by 0.00") == 2
+    assert Image.open(tmp_path / "empty_clusters.png").height > 800
+
+
+def test_relocation_drags_the_absent_clients_centroid_away(scenes):
+    for weights in ("equal", "dynamic"):
+        assert moved(scenes["relocate", weights])[2] > 3
+        assert moved(scenes["keep", weights])[2] == 0
+
+
+def test_dynamic_weights_protect_the_centroids_of_those_who_are_there(scenes):
+    for number, client in enumerate("AB"):
+        dragged, safe = (
+            np.linalg.norm(
+                scenes["relocate", weights].after[number] - home(scenes["relocate", weights], client)
+            )
+            for weights in ("equal", "dynamic")
+        )
+        assert dragged > 1.5
+        assert safe < 0.6
+
+
+def test_keeping_with_dynamic_weights_is_the_best_of_the_four(scenes):
+    for number, client in enumerate("AB"):
+        scene = scenes["keep", "dynamic"]
+        np.testing.assert_allclose(scene.after[number], home(scene, client))
+        half_way = (scenes["keep", "equal"].before[number] + home(scene, client)) / 2
+        np.testing.assert_allclose(scenes["keep", "equal"].after[number], half_way)
+
+
+def test_the_new_centroids_are_the_weighted_average_of_those_drawn(scenes):
+    for scene in scenes.values():
+        weights = np.array([scene.weights[client] for client in "AB"])
+        weights[:, weights.sum(axis=0) == 0] = 1  # the paper's fallback
+        average = np.average(
+            [scene.local[client] for client in "AB"], axis=0, weights=weights[..., None] * [1, 1]
+        )
+        np.testing.assert_allclose(scene.after, average)
