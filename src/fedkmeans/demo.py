@@ -306,8 +306,8 @@ def explain(result: DemoResult) -> tuple[str, ...]:
     dwf, ewf = (result.row("non-iid", name).score for name in ("dwf", "ewf"))
     return (
         "The score says how far the rows are from their centroids: lower is better. k-means sees all rows "
-        f"in one place and comes to {best:.4f} at its best; the others leave the rows where they are, and can hope for as "
-        "much.",
+        f"in one place and comes to {best:.4f} at its best; the others leave the rows where they are, and "
+        "can hope for as much.",
         f"Look at non-IID, where each client holds one small patch of the plane (clients.png): DWF, which "
         f"weighs each client by its points in a cluster, comes to {dwf:.4f}, EWF, which weighs all clients "
         f"alike, to {ewf:.4f}.",
