@@ -1,12 +1,16 @@
 import numpy as np
 import pytest
 
-from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy
+from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy, clustering
+from fedkmeans.baselines.fkm import fkm_target
 from fedkmeans.baselines.pooled import PooledKMeans
 from fedkmeans.catalogue import ALGORITHMS, make
-from fedkmeans.clustering import awasthi_sheffet, kmeans, top_directions
+from fedkmeans.clustering import awasthi_sheffet, kmeans, kmeans_plusplus, top_directions
+from fedkmeans.conversation import hold
 from fedkmeans.errors import ParameterError
+from fedkmeans.lloyd import assign, cluster_sums, local_update
 from fedkmeans.metrics import score_per_sample
+from fedkmeans.records import LocalClusters, State
 
 
 def separated(n_clients=10, per_client=2, k=5, seed=0):
@@ -31,6 +35,15 @@ def test_kfed_recovers_separated_groups_in_one_shot(variant):
     assert found.n_iter_ == 1
 
 
+def test_published_kfed_joins_centres_of_several_clients_by_default():
+    """Each client sees two of four groups, k' = √4: no client alone has all centres."""
+    federation, centres = separated(k=4, per_client=2)
+    model = KFed(4, variant="published", n_init_local=3, random_state=0).fit_federation(federation)
+    gaps = np.linalg.norm(model.cluster_centers_[:, None] - centres, axis=2)
+    assert sorted(gaps.argmin(axis=1)) == [0, 1, 2, 3]
+    assert gaps.min(axis=1).max() < 2.0
+
+
 def test_published_server_takes_the_farthest_centre_next():
     """Two devices with one centre each at 0 and 1, one at 100: the second centre must be 100."""
     shards = {"a": 0.0, "b": 1.0, "c": 100.0}
@@ -47,19 +60,26 @@ def test_kfed_uses_only_the_sampled_clients():
 
 
 def test_awasthi_sheffet_ignores_points_between_clusters():
-    rng = np.random.default_rng(0)
-    X = np.vstack([rng.normal([0, 0], 0.1, (40, 2)), rng.normal([10, 0], 0.1, (40, 2)), [[5.01, 0.0]]])
-    centroids = awasthi_sheffet(X, 2, np.random.default_rng(1), max_iter=1)
-    # One Lloyd step from clean means: the stray point is back, but it did not steer the start.
-    assert sorted(np.round(centroids[:, 0])) == [0, 10]
+    """Ten strays on the way to the other group: a third of the way in, they are not clearly anybody's."""
+    X = np.concatenate([np.zeros(40), np.full(40, 10.0), np.full(10, 3.0)])[:, None]
+    start = awasthi_sheffet(X, 2, np.random.default_rng(1), max_iter=0)
+    # 3 is less than three times nearer to 0.6 (the mean with the strays) than to 10.
+    np.testing.assert_allclose(np.sort(start[:, 0]), [0.0, 10.0], atol=1e-9)
+    lloyd_step = awasthi_sheffet(X, 2, np.random.default_rng(1), max_iter=1)
+    np.testing.assert_allclose(np.sort(lloyd_step[:, 0]), [0.6, 10.0], atol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(200, 100), (12, 5), (5, 12), (300, 3)])
+@pytest.mark.parametrize("shape", [(200, 100), (12, 5), (5, 12), (300, 3), (60, 60)])
 def test_top_directions_span_the_leading_singular_space(shape):
     X = np.random.default_rng(0).normal(size=shape) @ np.diag(np.linspace(3, 0.1, shape[1]))
     found = top_directions(X, 3, np.random.default_rng(0))
     exact = np.linalg.svd(X, full_matrices=False)[2][: len(found)]
     np.testing.assert_allclose(found.T @ found, exact.T @ exact, atol=1e-6)
+
+
+def test_top_directions_of_very_wide_data(monkeypatch):
+    monkeypatch.setattr(clustering, "_LARGEST_GRAM", 10)
+    test_top_directions_span_the_leading_singular_space((200, 40))
 
 
 def test_local_kmeans_is_as_good_as_scikit_learns(blobs):
@@ -86,18 +106,35 @@ def test_fkm_reaches_pooled_quality_and_settles(blobs):
 
 
 def test_fkm_drops_clusters_a_client_does_not_have():
-    """Client a holds only the left group; what it sends must not touch the right centroid."""
-    left, right = np.full((4, 1), -1.0), np.full((4, 1), 1.0)
+    """A centroid that is empty at first would win points in a later local step; dropped, it cannot."""
+    X = np.array([[0.0], [4.0], [10.0]])
+    centroids = np.array([[7.0], [13.1]])
+    keep = local_update(X, centroids, max_local=5, tol_local=0, empty_clusters="keep")
+    drop = local_update(X, centroids, max_local=5, tol_local=0, empty_clusters="drop")
+    np.testing.assert_array_equal(keep.last_counts, [2, 1])
+    np.testing.assert_array_equal(drop.last_counts, [3, 0])
+    # FKM asks its clients to drop, and so must never see the far point alone.
     policy = SitePolicy(min_cluster_size=1)
-    federation = InProcess([Site("a", left, policy=policy), Site("b", right, policy=policy)])
-    model = FKM(2, random_state=0).fit_federation(federation)
-    np.testing.assert_allclose(np.sort(model.cluster_centers_[:, 0]), [-1, 1])
+    federation = InProcess([Site("a", X, policy=policy)])
+    target, _ = hold(federation, fkm_target(State.start(centroids), ("a",), max_local=5, tol_local=0.0))
+    assert np.isclose(target, 14 / 3).any()
+
+
+def test_fkm_starts_with_one_lloyd_step_from_rows():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    site = Site("a", X, policy=SitePolicy(min_cluster_size=1))
+    sent = site.answer(LocalClusters(4, "k-means", n_init=1, max_iter=1, seed=5)).centroids
+    rows = kmeans_plusplus(X, 4, site.generator(5))
+    sums, counts = cluster_sums(X, assign(X, rows), 4)
+    np.testing.assert_allclose(sent, sums / counts[:, None])
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_by_name(blobs, name):
     X, clients = blobs
-    model = make(name, n_clusters=3, random_state=0).fit(X, clients=clients)
+    # As published, k-FED is for clients that see few of the clusters; here all see all three.
+    options = {"n_local_clusters": 3} if name == "kfed-published" else {}
+    model = make(name, n_clusters=3, random_state=0, **options).fit(X, clients=clients)
     assert model.score_per_sample_ < 1.2
     assert model.score_per_sample_ == pytest.approx(score_per_sample(X, model.cluster_centers_))
 

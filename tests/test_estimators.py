@@ -7,7 +7,12 @@ from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
+from fedkmeans.algorithms import wf_kmeans
+from fedkmeans.convergence import Stopping
+from fedkmeans.conversation import hold
 from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.rounds import LocalWork, Plan, request_score
 
 ESTIMATORS = [FederatedKMeans(), KFed(), FKM()]
 SAME_AS_KMEANS = {
@@ -92,10 +97,12 @@ def test_seed_is_recorded_and_repeats_the_run(blobs):
         (FederatedKMeans, {"clients_per_round": 6}),
         (FederatedKMeans, {"score_every": -1}),
         (FederatedKMeans, {"weighting": "unknown"}),
+        (FederatedKMeans, {"weighting": [1]}),
         (FederatedKMeans, {"n_jobs": 0}),
         (FederatedKMeans, {"init": "unknown"}),
         (KFed, {"variant": "unknown"}),
         (KFed, {"n_local_clusters": 0}),
+        (KFed, {"n_local_clusters": 4}),
         (KFed, {"clients_per_round": -1}),
         (KFed, {"max_iter": 0}),
         (FKM, {"max_local": 0}),
@@ -206,3 +213,139 @@ def test_interruption_keeps_what_is_finished(blobs):
     assert model.stop_reason_ == "interrupted"
     assert model.n_iter_ == 3 or model.n_iter_ == 2
     assert model.predict(X).shape == (240,)
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
+def test_sites_take_frames_and_their_names(blobs, make_frame):
+    X, clients = blobs
+    names = ["a", "b", "c", "d"]
+    sites = [Site(str(i), make_frame(dict(zip(names, X[clients == i].T, strict=True)))) for i in range(5)]
+    model = FederatedKMeans(3, random_state=0, max_rounds=3).fit_federation(InProcess(sites))
+    assert list(model.feature_names_in_) == names
+    plain = FederatedKMeans(3, random_state=0, max_rounds=3).fit(X, clients=clients)
+    np.testing.assert_array_equal(model.cluster_centers_, plain.cluster_centers_)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": 7}, "name must be a text"),
+        ({"name": ""}, "name must be a text"),
+        ({"X": [1.0, 2.0]}, "rows and columns"),
+        ({"X": [["a", "b"]]}, "real numbers"),
+        ({"X": np.full((2, 1), 1e200)}, "column 0: 2 missing or infinite"),
+        ({"X": np.array([[1.0], [np.inf]], dtype=np.float32)}, "column 0: 1 missing or infinite"),
+        ({"X": np.array([[1.0], [np.inf]], dtype=np.float16)}, "column 0: 1 missing or infinite"),
+        ({"sample_weight": [1.0]}, "one entry a row, 2"),
+        ({"sample_weight": [1.0, -1.0]}, "not negative"),
+        ({"sample_weight": [1.0, np.nan]}, "finite"),
+        ({"sample_weight": [0.0, 0.0]}, "add up to zero"),
+        ({"feature_names": ("a", "b")}, "2 column names for 1 columns"),
+    ],
+)
+def test_sites_check_what_they_are_given(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Site(**{"name": "a", "X": [[1.0], [2.0]], **arguments})
+
+
+def test_a_nameless_client_does_not_hide_swapped_columns():
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    sites = [
+        Site("a", X),
+        Site("b", X, feature_names=("x", "y", "z")),
+        Site("c", X, feature_names=("z", "y", "x")),
+    ]
+    with pytest.raises(DataError, match="Clients 'b' and 'c' have different columns"):
+        FederatedKMeans(2).fit_federation(InProcess(sites))
+    model = FederatedKMeans(2, max_rounds=1).fit_federation(InProcess(sites[:2]))
+    assert list(model.feature_names_in_) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [["a", np.nan], [None, "b"], [pd.NA, "b"], [np.datetime64("NaT"), np.datetime64("2020-01-01")]],
+)
+def test_missing_client_ids_are_refused(ids):
+    with pytest.raises(DataError, match=r"30 row\(s\) have no client id, the first is row [01]"):
+        FederatedKMeans(2).fit(np.ones((60, 1)), clients=np.array(ids * 30, dtype=object))
+
+
+def test_ids_that_read_alike_are_refused():
+    with pytest.raises(DataError, match="two different ids read '1'"):
+        FederatedKMeans(2).fit(np.ones((4, 1)), clients=np.array([1, "1", 1, "1"], dtype=object))
+
+
+def test_a_failed_refit_leaves_the_old_fit(blobs):
+    X, clients = blobs
+    model = FederatedKMeans(3, max_rounds=2, random_state=0).fit(X, clients=clients)
+    expected = model.predict(X)
+    with pytest.raises(ParameterError):
+        model.set_params(momentum=2).fit_federation(InProcess.from_arrays(X[:, :2]))
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_fitting_a_federation_forgets_the_labels_of_an_earlier_fit(blobs):
+    X, _ = blobs
+    model = FederatedKMeans(3, max_rounds=2, random_state=0).fit(X)
+    model.fit_federation(InProcess.from_arrays(X[:30]))
+    assert not hasattr(model, "labels_")
+
+
+def test_observers_and_rules_cannot_steer(blobs):
+    X, clients = blobs
+
+    def meddle(state, info):
+        state.centroids[:] = 0
+
+    with pytest.raises(ValueError, match="read-only"):
+        FederatedKMeans(3).fit_federation(InProcess.from_arrays(X, clients), on_round=meddle)
+
+    def rule(local):
+        local.counts[:] = 1
+        return local.counts
+
+    with pytest.raises(ValueError, match="read-only"):
+        FederatedKMeans(3, weighting=rule).fit(X, clients=clients)
+    model = FederatedKMeans(3, max_rounds=1).fit(X)
+    model.cluster_centers_[0] = 0  # the result is the caller's own
+
+
+def test_other_clients_take_part_in_other_rounds(blobs):
+    X, clients = blobs
+    seen = []
+    model = FederatedKMeans(3, clients_per_round=2, tol=0, max_rounds=40, random_state=0)
+    model.fit_federation(
+        InProcess.from_arrays(X, clients), on_round=lambda state, info: seen.append(info.asked)
+    )
+    times = pd.Series([client for chosen in seen for client in chosen]).value_counts()
+    assert len(set(seen)) == 10  # all pairs of five
+    assert times.min() >= 8  # 16 expected
+
+
+def test_restarts_are_compared_per_sample_not_per_client():
+    """One large and one small client; the two scores prefer different local optima."""
+    large = np.repeat([0.0, 1.0, 10.0, 11.0], 50)[:, None]
+    small = np.array([100.0, 100.0, 140.0, 140.0])[:, None]
+    federation = InProcess([Site("large", large), Site("small", small)])
+    per_sample, per_client = np.array([[5.5], [100.0], [140.0]]), np.array([[0.5], [10.5], [120.0]])
+    scores = [hold(federation, request_score(c, federation.clients)) for c in (per_sample, per_client)]
+    assert scores[0].per_client < scores[1].per_client  # each is better by its own
+    assert scores[1].per_sample < scores[0].per_sample
+    starts = iter([per_sample, per_client])
+
+    def start(n_clusters, n_features, clients, seed):
+        yield from ()
+        return next(starts)
+
+    plan = Plan(seed=0, learning_rate=1.0, momentum=0.0, stopping=Stopping(max_rounds=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(INITIALIZERS, "random", start)
+        conversation = wf_kmeans(3, 1, federation.clients, plan, LocalWork(), "random", 2, lambda *_: None)
+        assert hold(federation, conversation).restart == 1
+
+
+def test_given_centroids_need_no_restarts(blobs):
+    X, clients = blobs
+    with pytest.warns(UserWarning, match="n_init=3 would repeat one run"):
+        model = FederatedKMeans(3, init=X[:3], n_init=3, max_rounds=2).fit(X, clients=clients)
+    assert len(model.history_) == 2

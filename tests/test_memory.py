@@ -3,12 +3,19 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from fedkmeans import FKM, FederatedKMeans, KFed
 
 N_ROWS, N_COLUMNS = 10_000, 256
-ESTIMATORS = [FederatedKMeans(3, max_rounds=2), KFed(3, max_iter=3), FKM(3, max_rounds=2)]
+ESTIMATORS = [
+    FederatedKMeans(3, max_rounds=2),
+    KFed(3, max_iter=3),
+    KFed(3, variant="published", max_iter=3),
+    FKM(3, max_rounds=2),
+]
 
 
 def peak_of_fit(estimator, X, clients):
@@ -20,6 +27,7 @@ def peak_of_fit(estimator, X, clients):
         tracemalloc.stop()
 
 
+@pytest.mark.filterwarnings("ignore:The clients sent only:UserWarning")  # k' < k and one client
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("layout", ["one client", "rows lie together", "rows are mixed"])
@@ -38,3 +46,16 @@ def test_peak_memory(estimator, dtype, layout):
     in_double = 8 * X.size
     assert allowed < 0.65 * in_double + copies * X.nbytes  # the bound is sharp enough to mean something
     assert peak_of_fit(estimator, X, clients) < allowed
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
+def test_a_frame_of_mixed_rows_is_copied_once(make_frame):
+    """Turning it into an array and sorting it by client is one copy, not two."""
+    rng = np.random.default_rng(0)
+    columns = {f"c{j}": rng.normal(size=50_000).astype(np.float32) for j in range(60)}
+    frame = make_frame(columns)
+    in_bytes = 4 * 60 * 50_000
+    clients = rng.integers(20, size=50_000)
+    init = np.repeat([[0.0], [1.0]], 60, axis=1)
+    peak = peak_of_fit(FederatedKMeans(2, init=init, max_rounds=1), frame, clients)
+    assert in_bytes < peak < 1.75 * in_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TypeAlias
 from fedkmeans.baselines.fkm import fkm_start, fkm_target
 from fedkmeans.baselines.kfed import Variant
 from fedkmeans.conversation import Ask, Conversation, together
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.initialization import find_initializer
 from fedkmeans.records import (
     CentroidSet,
@@ -61,8 +62,9 @@ Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
 def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversation[Schema]:
     """Ask all clients for their columns; refuse if they differ or if there are fewer rows than clusters."""
     replies: dict[ClientId, Description] = yield Ask(Describe(), clients)
-    first, *others = sorted(replies)
-    for other in others:
+    # Compared with one that names its columns, where any does.
+    first = min(replies, key=lambda name: (replies[name].feature_names is None, name))
+    for other in sorted(replies):
         _compare(first, replies[first], other, replies[other])
     n_samples = sum(reply.n_samples for reply in replies.values())
     # A single row is no cluster: its centroid would be the row itself.
@@ -104,6 +106,11 @@ def wf_kmeans(
 ) -> Conversation[Fitted]:
     """Weighted federated k-means (the paper's Algorithm 1), restarts sharing their exchanges."""
     initialize = find_initializer(init, n_clusters, n_features)
+    if n_init > 1 and not isinstance(init, str):
+        warnings.warn(
+            f"init gives the centroids, so n_init={n_init} would repeat one run; 1 is used.", stacklevel=2
+        )
+        n_init = 1
 
     def start(seed: int) -> Conversation[FloatArray]:
         return initialize(n_clusters, n_features, clients, seed)
@@ -168,7 +175,10 @@ def kfed(
 ) -> Conversation[Fitted]:
     """k-FED with the clients sampled for its only round."""
     chosen = sample_clients(clients, clients_per_round, seed, 0)
-    query = LocalClusters(n_local_clusters or n_clusters, variant.local, n_init_local, max_iter, seed)
+    n_local = n_local_clusters or variant.n_local(n_clusters)
+    if n_local > n_clusters:
+        raise ParameterError(f"n_local_clusters is {n_local}, more than n_clusters={n_clusters}. Lower it.")
+    query = LocalClusters(n_local, variant.local, n_init_local, max_iter, seed)
     sets: dict[ClientId, CentroidSet] = yield Ask(query, chosen)
     rng = generator(seed, "k-FED server")
     centroids = variant.merge(sets, n_clusters, rng, n_init, max_iter)

@@ -14,13 +14,14 @@ from fedkmeans import algorithms
 from fedkmeans.algorithms import Fitted, Schema
 from fedkmeans.clustering import inertia_of
 from fedkmeans.conversation import Conversation, Federation, hold, together
-from fedkmeans.federations.in_process import InProcess
+from fedkmeans.federations.in_process import InProcess, split_rows
+from fedkmeans.frames import numeric_frame, ordered_array
 from fedkmeans.lloyd import assign, squared_distances
 from fedkmeans.parameters import check_integer
 from fedkmeans.records import RoundInfo, State
 from fedkmeans.rounds import Observer, request_score
 from fedkmeans.seeding import as_seed
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
 
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -32,7 +33,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     @abstractmethod
     def _conversation(
-        self, schema: Schema, federation: Federation, observe: Observer
+        self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
         """Check the parameters and return the conversation that fits."""
 
@@ -52,15 +53,31 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         -------
         self
         """
-        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
+        frame = numeric_frame(X)
+        # A frame is turned into an array and put in the clients' order in one go: one copy, not two.
+        table = validate_data(
+            self, X, skip_check_array=frame is not None, dtype="numeric", ensure_all_finite=False
+        )
+        n_rows = len(table)
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        names = getattr(self, "feature_names_in_", None)
-        columns = None if names is None else tuple(names)
-        federation = InProcess.from_arrays(X, clients, weight, columns, n_jobs=self.n_jobs)
+            weight = _check_sample_weight(
+                sample_weight, np.empty((n_rows, 0)), dtype=np.float64, ensure_non_negative=True
+            )
+        names, starts, order = split_rows(n_rows, clients)
+        if frame is not None:
+            table = ordered_array(frame, order)
+        elif order is not None:
+            table = table[order]
+        if weight is not None and order is not None:
+            weight = weight[order]
+        columns = getattr(self, "feature_names_in_", None)
+        federation = InProcess.from_sorted(
+            table, names, starts, weight, None if columns is None else tuple(columns), n_jobs=self.n_jobs
+        )
         self.fit_federation(federation)
-        self.labels_ = self._label(X)
+        self.labels_ = np.empty(n_rows, dtype=np.int32)
+        self.labels_[slice(None) if order is None else order] = assign(table, self.cluster_centers_)
         return self
 
     def fit_federation(self, federation: Federation, on_round: Observer | None = None) -> Self:
@@ -80,13 +97,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             with the best centroids so far, and KeyboardInterrupt is raised again.
         """
         check_integer("n_clusters", self.n_clusters)
-        self.seed_ = as_seed(self.random_state)
+        seed = as_seed(self.random_state)
         schema = hold(federation, algorithms.agree_on_schema(federation.clients, self.n_clusters))
-        self.n_features_in_ = schema.n_features
-        if schema.feature_names is not None:
-            self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
-            del self.feature_names_in_
         latest: dict[int, State] = {}
         history: list[RoundInfo] = []
 
@@ -96,16 +108,25 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             if on_round is not None:
                 on_round(state, info)
 
+        conversation = self._conversation(schema, federation.clients, seed, observe)
         try:
-            self._store(hold(federation, self._conversation(schema, federation, observe)), history)
+            self._store(hold(federation, conversation), history, schema, seed)
         except KeyboardInterrupt:
             if latest:
-                self._store(hold(federation, _best_so_far(latest, federation.clients)), history)
+                best = hold(federation, _best_so_far(latest, federation.clients))
+                self._store(best, history, schema, seed)
             raise
         return self
 
-    def _store(self, fitted: Fitted, history: list[RoundInfo]) -> None:
-        self.cluster_centers_ = fitted.centroids
+    def _store(self, fitted: Fitted, history: list[RoundInfo], schema: Schema, seed: int) -> None:
+        for name in ("labels_", "feature_names_in_"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
+        if schema.feature_names is not None:
+            self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
+        self.n_features_in_ = schema.n_features
+        self.seed_ = seed
+        self.cluster_centers_ = np.array(fitted.centroids)  # the caller's own, free to be changed
         self.n_iter_ = fitted.n_rounds
         self.stop_reason_ = fitted.reason
         self.inertia_ = fitted.score.inertia
@@ -122,12 +143,9 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         check_is_fitted(self, "cluster_centers_")
         return validate_data(self, X, dtype="numeric", reset=False)  # type: ignore[no-any-return]
 
-    def _label(self, X: DataArray) -> Any:
-        return assign(X, self.cluster_centers_).astype(np.int32)
-
     def predict(self, X: Any) -> IntArray:
         """Label of the nearest centroid for each row, shape (n_samples,)."""
-        return self._label(self._validated(X))  # type: ignore[no-any-return]
+        return assign(self._validated(X), self.cluster_centers_).astype(np.int32)
 
     def transform(self, X: Any) -> FloatArray:
         """Distance of each row to each centroid, shape (n_samples, n_clusters)."""

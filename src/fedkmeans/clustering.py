@@ -25,17 +25,25 @@ from fedkmeans.lloyd import (
 from fedkmeans.records import CentroidSet
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
+# Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
+_LARGEST_GRAM = 2048
+
 LocalClustering: TypeAlias = Callable[
     [DataArray, int, np.random.Generator, int, int, FloatArray | None], FloatArray
 ]
 
 
 def kmeans_plusplus(
-    X: DataArray, n_clusters: int, rng: np.random.Generator, sample_weight: FloatArray | None = None
+    X: DataArray,
+    n_clusters: int,
+    rng: np.random.Generator,
+    sample_weight: FloatArray | None = None,
+    n_trials: int | None = None,
 ) -> FloatArray:
     """Choose rows as first centroids: greedy k-means++ (Arthur & Vassilvitskii 2007).
 
-    As in scikit-learn, each draw tries 2 + ln k rows and keeps the one that helps most.
+    Each draw tries `n_trials` rows, 2 + ln k as in scikit-learn unless said otherwise, and keeps the
+    one that helps most.
 
     Returns
     -------
@@ -43,7 +51,7 @@ def kmeans_plusplus(
     """
     weight = np.ones(len(X)) if sample_weight is None else sample_weight
     shift = cluster_sums(X, np.zeros(len(X), dtype=np.intp), 1)[0][0] / len(X)
-    n_trials = 2 + int(np.log(n_clusters))
+    n_trials = n_trials or 2 + int(np.log(n_clusters))
     first = rng.choice(len(X), p=weight / weight.sum())
     chosen = [int(first)]
     closest = _distances_to_rows(X, [chosen[0]], shift)[0]
@@ -94,9 +102,9 @@ def lloyd(
         labels = assign(X, centroids)
         if before is not None and np.array_equal(labels, before):
             break
-        before = labels.copy()
+        before = labels
         sums, counts = cluster_sums(X, labels, len(centroids), sample_weight)
-        relocate_empty(X, centroids, labels, sums, counts, sample_weight)
+        _, sums, counts = relocate_empty(X, centroids, labels, sums, counts, sample_weight)
         centroids = means(sums, counts, otherwise=centroids)
     return centroids
 
@@ -167,21 +175,31 @@ def awasthi_sheffet(
 
 
 def top_directions(X: DataArray, n_directions: int, rng: np.random.Generator) -> FloatArray:
-    """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m)."""
+    """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
+
+    Needs memory for min(n, m)² numbers or a few vectors, never for the data in double precision.
+    """
     n, m = X.shape
     wanted = min(n_directions, n, m)
-    if min(n, m) <= max(64, 2 * wanted):
+    if n <= m:
         return np.asarray(np.linalg.svd(double_block(X, slice(None)), full_matrices=False)[2][:wanted])
-
-    def times(v: FloatArray) -> FloatArray:
-        return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
 
     def transposed_times(u: FloatArray) -> FloatArray:
         parts = (double_block(X, rows).T @ u[rows] for rows in blocks(n, m))
         return np.asarray(sum(parts, start=np.zeros(m)))
 
+    def times(v: FloatArray) -> FloatArray:
+        return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
+
+    if m <= _LARGEST_GRAM:
+        gram = np.zeros((m, m))
+        for rows in blocks(n, m):
+            block = double_block(X, rows)
+            gram += block.T @ block
+        return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
     operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
-    return np.asarray(svds(operator, k=wanted, rng=rng, return_singular_vectors="vh")[2][::-1])
+    start = rng.standard_normal(m)
+    return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
 
 
 LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {"k-means": kmeans, "awasthi-sheffet": awasthi_sheffet}
@@ -201,18 +219,31 @@ def local_clusters(
     """Cluster one client's data and return only centroids of `min_cluster_size` rows or more.
 
     A client with few rows makes fewer clusters, and one with fewer than `min_cluster_size` sends
-    none: a centroid of one row would be that row.
+    none: a centroid of one row would be that row. Rows with weights count by their effective number
+    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too. The mean of the
+    rows is taken here, and is the last of `max_iter` Lloyd steps.
     """
-    wanted = min(n_clusters, len(X) // min_cluster_size)
+    whole = np.zeros(len(X), dtype=np.intp)
+    wanted = min(n_clusters, int(_effective_sizes(whole, 1, sample_weight)[0] / min_cluster_size))
     if wanted == 0:
         return CentroidSet(np.empty((0, X.shape[1])), np.empty(0))
-    centroids = LOCAL_CLUSTERINGS[method](X, wanted, rng, n_init, max_iter, sample_weight)
+    centroids = LOCAL_CLUSTERINGS[method](X, wanted, rng, n_init, max_iter - 1, sample_weight)
     labels = assign(X, centroids)
-    large = np.flatnonzero(np.bincount(labels, minlength=wanted) >= min_cluster_size)
+    large = np.flatnonzero(_effective_sizes(labels, wanted, sample_weight) >= min_cluster_size)
     if not len(large):  # many small clusters: one large one says something, they may not
-        labels, large = np.zeros(len(X), dtype=np.intp), np.array([0])
+        labels, large = whole, np.array([0])
     sums, counts = cluster_sums(X, labels, wanted, sample_weight)
     sent = means(sums, counts, otherwise=centroids)[large]
     # Rows of clusters that are not sent still count, towards the nearest one that is.
     counts = np.bincount(assign(X, sent), weights=sample_weight, minlength=len(sent)).astype(np.float64)
     return CentroidSet(sent, counts)
+
+
+def _effective_sizes(labels: IntArray, n_clusters: int, sample_weight: FloatArray | None) -> FloatArray:
+    """Rows per cluster, or (Σw)² / Σw² where they have weights; shape (k,)."""
+    if sample_weight is None:
+        return np.bincount(labels, minlength=n_clusters).astype(np.float64)
+    total = np.bincount(labels, weights=sample_weight, minlength=n_clusters)
+    squares = np.bincount(labels, weights=sample_weight**2, minlength=n_clusters)
+    # A hair above, so that n equal weights count as n whatever the rounding.
+    return np.asarray(total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12))

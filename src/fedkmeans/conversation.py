@@ -16,7 +16,7 @@ seconds.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from fedkmeans.errors import FederationError
@@ -28,10 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask clients one by one; the answer is a dict of replies by client."""
+    """Ask clients one by one; the answer is a dict of replies by client.
+
+    Silence of all of them ends the conversation, unless it is `optional`.
+    """
 
     query: Query
     clients: tuple[ClientId, ...]
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def hold(federation: Federation, conversation: Conversation[T]) -> T:
             nobody = not answer.answered
         else:
             answer = federation.ask(request.query, request.clients)
-            nobody = not answer
+            nobody = not answer and not request.optional
         if nobody:
             raise FederationError(
                 f"None of the {len(request.clients)} clients asked ({_some(request.clients)}) answered "
@@ -138,34 +142,31 @@ def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
             except StopIteration as end:
                 results[index] = end.value
         answers = {}
-        for kind, clients, members in _groups(requests):
-            answers.update((yield from _share(kind, clients, {i: requests[i].query for i in members})))
+        for members in _groups(requests):
+            answers.update((yield from _share({index: requests[index] for index in members})))
         answers = dict(sorted(answers.items()))
     return [results[index] for index in range(len(conversations))]
 
 
-def _groups(
-    requests: Mapping[int, Ask | AskTotal],
-) -> list[tuple[type[Ask] | type[AskTotal], tuple[ClientId, ...], list[int]]]:
-    """Requests of the same kind to the same clients, in order of first appearance."""
-    groups: dict[tuple[type[Ask] | type[AskTotal], tuple[ClientId, ...]], list[int]] = {}
+def _groups(requests: Mapping[int, Ask | AskTotal]) -> list[list[int]]:
+    """Requests that differ in nothing but their query, in order of first appearance."""
+    groups: dict[object, list[int]] = {}
     for index, request in requests.items():
-        groups.setdefault((type(request), request.clients), []).append(index)
-    return [(kind, clients, members) for (kind, clients), members in groups.items()]
+        optional = isinstance(request, Ask) and request.optional
+        groups.setdefault((type(request), request.clients, optional), []).append(index)
+    return list(groups.values())
 
 
-def _share(
-    kind: type[Ask] | type[AskTotal], clients: tuple[ClientId, ...], queries: Mapping[int, Query]
-) -> Conversation[dict[int, Any]]:
+def _share(requests: Mapping[int, Ask | AskTotal]) -> Conversation[dict[int, Any]]:
     """Ask a group's queries in one exchange and give each member its own part of the answer."""
-    if len(queries) == 1:
-        ((index, query),) = queries.items()
-        return {index: (yield kind(query, clients))}
-    answer = yield kind(Bundle(tuple(queries.values())), clients)
+    first = next(iter(requests.values()))
+    if len(requests) == 1:
+        return dict.fromkeys(requests, (yield first))
+    answer = yield replace(first, query=Bundle(tuple(request.query for request in requests.values())))
     if isinstance(answer, Total):
         parts = answer.record.replies
-        return {i: Total(part, answer.answered) for i, part in zip(queries, parts, strict=True)}
+        return {i: Total(part, answer.answered) for i, part in zip(requests, parts, strict=True)}
     return {
         index: {client: bundle.replies[place] for client, bundle in answer.items()}
-        for place, index in enumerate(queries)
+        for place, index in enumerate(requests)
     }

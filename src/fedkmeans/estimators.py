@@ -9,12 +9,12 @@ from fedkmeans.algorithms import Fitted, Schema
 from fedkmeans.baselines.kfed import VARIANTS
 from fedkmeans.clusterer import Clusterer
 from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import Conversation, Federation
+from fedkmeans.conversation import Conversation
 from fedkmeans.errors import ParameterError
 from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.records import WeightingRule
 from fedkmeans.rounds import LocalWork, Observer, Plan
-from fedkmeans.typing import DataArray
+from fedkmeans.typing import ClientId, DataArray
 
 
 class FederatedKMeans(Clusterer):
@@ -132,12 +132,12 @@ class FederatedKMeans(Clusterer):
         self.n_jobs = n_jobs
 
     def _conversation(
-        self, schema: Schema, federation: Federation, observe: Observer
+        self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
         if self.memory is not None:
             raise ParameterError(f"memory must be None, got {self.memory!r}; no other setting exists yet.")
         plan = Plan(
-            seed=self.seed_,
+            seed=seed,
             clients_per_round=self.clients_per_round,
             learning_rate=self.learning_rate,
             momentum=self.momentum,
@@ -148,7 +148,7 @@ class FederatedKMeans(Clusterer):
         return algorithms.wf_kmeans(
             self.n_clusters,
             schema.n_features,
-            federation.clients,
+            clients,
             plan,
             work,
             self.init,
@@ -168,7 +168,8 @@ class KFed(Clusterer):
         As the DWF paper uses it (k-means on both sides), or as published (Awasthi-Sheffet at the
         clients, farthest-centre seeding at the server).
     n_local_clusters : int or None, default=None
-        k', clusters a client makes; None means `n_clusters`.
+        k' ≤ k, clusters a client makes. None means k for the paper's variant and √k, rounded up,
+        for the published one, whose server adds centres of several clients until there are k.
     clients_per_round : int or None, default=None
         Clients sampled for the only round; None means all.
     n_init, n_init_local : int, default=1
@@ -209,15 +210,15 @@ class KFed(Clusterer):
         self.n_jobs = n_jobs
 
     def _conversation(
-        self, schema: Schema, federation: Federation, observe: Observer
+        self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
         for name in ("n_local_clusters", "clients_per_round"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         return algorithms.kfed(
             self.n_clusters,
-            federation.clients,
-            self.seed_,
+            clients,
+            seed,
             VARIANTS[check_choice("variant", self.variant, VARIANTS)],
             self.clients_per_round,
             self.n_local_clusters,
@@ -291,10 +292,10 @@ class FKM(Clusterer):
         self.n_jobs = n_jobs
 
     def _conversation(
-        self, schema: Schema, federation: Federation, observe: Observer
+        self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
         plan = Plan(
-            seed=self.seed_,
+            seed=seed,
             clients_per_round=self.clients_per_round,
             learning_rate=1.0,
             momentum=0.0,
@@ -304,7 +305,7 @@ class FKM(Clusterer):
         work = LocalWork(max_local=self.max_local, tol_local=self.tol_local)
         return algorithms.fkm(
             self.n_clusters,
-            federation.clients,
+            clients,
             plan,
             work.max_local,
             work.tol_local,

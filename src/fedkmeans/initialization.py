@@ -1,6 +1,6 @@
 """Where the centroids start. Each initialiser is a conversation that ends in k centroids.
 
-None of them sends a row of anyone's data: sites answer with means of several rows.
+What sites send for them are means of several rows, never of fewer than their `min_cluster_size`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ Initializer: TypeAlias = Callable[[int, int, tuple[ClientId, ...], int], Convers
 # Rows behind each candidate: enough that none shows, few enough that the place is still a choice.
 _MEAN_OF = 5
 _KFED_STARTS, _KFED_STEPS = 5, 300
+_TOO_SMALL = (
+    "Every client has too few rows to send a mean of them without giving a row away. Bring clients with "
+    "more rows, give the centroids yourself (init), or let the sites set a smaller min_cluster_size."
+)
 
 
 def kfed(
@@ -37,10 +41,12 @@ def kfed(
 def random(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
-    """Uniform in the box that holds all data; each client tells the bounds of its columns."""
+    """Uniform in the box of the data; each client tells the means of its outermost values."""
     boxes: dict[ClientId, Box] = yield Ask(FindBox(), clients)
     low = np.min([box.minimum for box in boxes.values()], axis=0)
     high = np.max([box.maximum for box in boxes.values()], axis=0)
+    if not np.isfinite(low).all():
+        raise DataError(_TOO_SMALL)
     return generator(seed, "random").uniform(low, high, size=(n_clusters, n_features))
 
 
@@ -55,7 +61,12 @@ def client_random(
         query = DrawPoint(
             np.empty((0, n_features)), _MEAN_OF, spread=True, seed=derive_seed(seed, "draw", number)
         )
-        centroids.append((yield from _draw(query, clients, first=clients[index], rng=rng)))
+        replies: dict[ClientId, Candidate] = yield Ask(query, (clients[index],), optional=True)
+        reply = replies.get(clients[index])
+        if reply is not None and reply.weight > 0:
+            centroids.append(reply.point)
+        else:  # silent, or too small to answer without giving a row away: the others are asked
+            centroids.append((yield from _draw(query, clients, rng)))
     return np.array(centroids)
 
 
@@ -65,40 +76,34 @@ def kmeans_plusplus(
     """k-means++ across clients: one exchange a centroid, each far from those already chosen.
 
     A client is drawn with probability proportional to the squared distances of its rows, and a
-    row there likewise, which together is the draw of k-means++ on the pooled data; what is sent is
-    the mean of the row's few nearest neighbours.
+    row there likewise, which together is the draw of k-means++ on the pooled data. What is sent is
+    not the row but the mean of it and its nearest neighbours, as few as the site's policy allows.
     """
     rng = generator(seed, "k-means++")
     centroids = np.empty((0, n_features))
     for number in range(n_clusters):
-        query = DrawPoint(centroids, _MEAN_OF, spread=False, seed=derive_seed(seed, "draw", number))
-        point = yield from _draw(query, clients, first=None, rng=rng)
+        query = DrawPoint(centroids, mean_of=1, spread=False, seed=derive_seed(seed, "draw", number))
+        point = yield from _draw(query, clients, rng)
         centroids = np.vstack([centroids, point])
     return centroids
 
 
 def _draw(
-    query: DrawPoint, clients: tuple[ClientId, ...], first: ClientId | None, rng: np.random.Generator
+    query: DrawPoint, clients: tuple[ClientId, ...], rng: np.random.Generator
 ) -> Conversation[FloatArray]:
-    """Draw a candidate from one client, or from all in proportion to their weights.
-
-    When the client asked first has too few rows to answer, the others are asked.
-    """
-    if first is not None:
-        reply: dict[ClientId, Candidate] = yield Ask(query, (first,))
-        if reply[first].weight > 0:
-            return reply[first].point
-    candidates: dict[ClientId, Candidate] = yield Ask(query, clients)
-    names = sorted(candidates)
-    weight = np.array([candidates[name].weight for name in names])
-    if weight.sum() > 0:
-        return candidates[names[int(rng.choice(len(names), p=weight / weight.sum()))]].point
+    """Ask all clients for a candidate and draw one of them in proportion to their weights."""
+    replies: dict[ClientId, Candidate] = yield Ask(query, clients)
+    # In the order of their coordinates, so that the draw does not depend on clients' names.
+    candidates = sorted((c for c in replies.values() if c.weight > 0), key=lambda c: c.point.tolist())
+    # A mean of neighbours may have been chosen before; a second time it would stay empty.
+    new = [c for c in candidates if not (c.point == query.centroids).all(axis=1).any()]
+    pool = new or candidates
+    if pool:
+        weight = np.array([candidate.weight for candidate in pool])
+        return pool[int(rng.choice(len(pool), p=weight / weight.sum()))].point
     if len(query.centroids):  # fewer different points than clusters: a copy stays empty and harms nobody
         return np.asarray(query.centroids[int(rng.integers(len(query.centroids)))])
-    raise DataError(
-        "Every client has too few rows to send a mean of them without giving a row away. "
-        "Use init='random', or let the sites set a smaller min_cluster_size."
-    )
+    raise DataError(_TOO_SMALL)
 
 
 INITIALIZERS: dict[str, Initializer] = {
@@ -116,7 +121,10 @@ def find_initializer(init: str | DataArray, n_clusters: int, n_features: int) ->
             names = ", ".join(INITIALIZERS)
             raise ParameterError(f"init must be an array of centroids or one of {names}; got {init!r}.")
         return INITIALIZERS[init]
-    centroids = np.array(init, dtype=np.float64)
+    try:
+        centroids = np.array(init, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"init must be a name or a table of numbers, got {init!r}.") from error
     if centroids.shape != (n_clusters, n_features):
         raise ParameterError(
             f"init must hold {n_clusters} centroids of {n_features} columns, got shape {centroids.shape}."

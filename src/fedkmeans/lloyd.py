@@ -26,7 +26,7 @@ def blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
-def double_block(X: DataArray, rows: slice) -> FloatArray:
+def double_block(X: DataArray, rows: slice | IntArray) -> FloatArray:
     """Some rows as a new array in double precision.
 
     Always in row order: sums over columns that lie elsewhere in memory would round differently,
@@ -158,28 +158,37 @@ def relocate_empty(
     sums: FloatArray,
     counts: FloatArray,
     sample_weight: FloatArray | None = None,
-) -> None:
-    """Give each empty cluster the row farthest from its centroid, as scikit-learn does; in place.
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Give each empty cluster the row farthest from its centroid, as scikit-learn does.
 
     A row leaves its cluster only if others stay behind, and only if it is not already at its
     centroid: otherwise an empty cluster would merely change places.
+
+    Returns
+    -------
+    labels : ndarray of shape (n,)
+    sums : ndarray of shape (k, m)
+    counts : ndarray of shape (k,)
+        As they are after the moves; the very arrays passed in where nothing moved.
     """
     empty = np.flatnonzero(counts == 0)
     if not len(empty):
-        return
+        return labels, sums, counts
     distances = distances_to_own(X, centroids, labels)
+    if sample_weight is not None:
+        distances[sample_weight == 0] = 0.0  # a row without weight cannot fill a cluster
+    n_rows = np.bincount(labels, minlength=len(centroids))
+    labels = labels.copy()
     candidates = iter(np.argsort(-distances, kind="stable"))
     for cluster in empty:
         for row in candidates:
-            weight = 1.0 if sample_weight is None else sample_weight[row]
-            donor = labels[row]
-            if weight > 0 and distances[row] > 0 and counts[donor] > weight:
-                moved = weight * X[row].astype(np.float64)
-                sums[donor] -= moved
-                counts[donor] -= weight
-                sums[cluster], counts[cluster] = moved, weight
+            if distances[row] > 0 and n_rows[labels[row]] > 1:
+                n_rows[labels[row]] -= 1
+                n_rows[cluster] += 1
                 labels[row] = cluster
                 break
+    # Summed anew: taking rows off a sum again would leave its rounding behind.
+    return labels, *cluster_sums(X, labels, len(centroids), sample_weight)
 
 
 def local_update(
@@ -221,7 +230,7 @@ def local_update(
             labels = assign(X, local)
         sums, last_counts = cluster_sums(X, labels, len(local), sample_weight)
         if empty_clusters == "relocate":
-            relocate_empty(X, local, labels, sums, last_counts, sample_weight)
+            labels, sums, last_counts = relocate_empty(X, local, labels, sums, last_counts, sample_weight)
         moved = means(sums, last_counts, otherwise=local)
         movement = np.linalg.norm(moved - local)
         local = moved

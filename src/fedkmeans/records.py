@@ -17,6 +17,12 @@ import numpy as np
 from fedkmeans.typing import FloatArray
 
 
+def _protect(*arrays: FloatArray) -> None:
+    """Make arrays read-only: a weighting rule or an observer looks at them and must not steer."""
+    for array in arrays:
+        array.setflags(write=False)
+
+
 @dataclass(frozen=True, slots=True)
 class LocalSummary:
     """What a client knows after its local steps; a weighting rule turns it into weights.
@@ -40,6 +46,9 @@ class LocalSummary:
     last_counts: FloatArray
     inertia: FloatArray
     n_samples: float
+
+    def __post_init__(self) -> None:
+        _protect(self.centroids, self.counts, self.last_counts, self.inertia)
 
 
 WeightingRule: TypeAlias = Callable[[LocalSummary], FloatArray]
@@ -76,7 +85,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class FindBox:
-    """Between which values does each column lie? Answered with a `Box`."""
+    """Between which values does each column lie, roughly? Answered with a `Box`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +209,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The smallest and largest value of each column, each of shape (m,)."""
+    """Means of the few smallest and of the few largest values of each column, each of shape (m,)."""
 
     minimum: FloatArray
     maximum: FloatArray
@@ -258,6 +267,9 @@ class State:
     previous: FloatArray
     round: int = 0
     movements: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _protect(self.centroids, self.previous)
 
     @classmethod
     def start(cls, centroids: FloatArray) -> State:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fedkmeans import records
 from fedkmeans.clustering import local_clusters
-from fedkmeans.errors import DataError
-from fedkmeans.lloyd import assign, distances_to_own, inertia_per_cluster, local_update
+from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.frames import numeric_frame, ordered_array
+from fedkmeans.lloyd import (
+    assign,
+    blocks,
+    distances_to_own,
+    double_block,
+    inertia_per_cluster,
+    local_update,
+)
 from fedkmeans.parameters import check_integer
 from fedkmeans.records import Query, Reply
 from fedkmeans.seeding import generator
@@ -21,13 +31,14 @@ from fedkmeans.weighting import weights_for
 
 @dataclass(frozen=True, slots=True)
 class SitePolicy:
-    """What a site will not do, whoever asks.
+    """What a site insists on, whoever asks.
 
     Attributes
     ----------
     min_cluster_size : int
-        Rows that a centroid sent for an initialisation, k-FED or FKM's start must stand for. With
-        1, a cluster of one row is sent as that very row.
+        Rows that must stand behind each point or bound sent for an initialisation, for k-FED or
+        for FKM's start. With 1, a cluster of one row is sent as that very row. The local centroids
+        of later rounds are not held back: the paper's algorithm needs them all.
     """
 
     min_cluster_size: int = 2
@@ -36,64 +47,105 @@ class SitePolicy:
         check_integer("min_cluster_size", self.min_cluster_size)
 
 
+# Squares of larger numbers overflow, and distances with them.
+_LARGEST = 1e150
+
+
+def check_data(name: ClientId, X: DataArray, feature_names: tuple[str, ...] | None) -> DataArray:
+    """Return `X` if it is a table of finite numbers; else say whose column is wrong, and how."""
+    who = f"Client {name!r}"
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise DataError(f"{who}: data must have rows and columns, got shape {X.shape}.")
+    if len(X) == 0:
+        raise DataError(f"{who} has no rows. Leave the client out or give it data.")
+    if X.dtype.kind not in "fiub":
+        raise DataError(
+            f"{who}: data must be real numbers, got dtype {X.dtype}. Drop or encode other columns."
+        )
+    if feature_names is not None and len(feature_names) != X.shape[1]:
+        raise DataError(f"{who}: {len(feature_names)} column names for {X.shape[1]} columns.")
+    if X.dtype.kind == "f":
+        # A missing or infinite value shows in its column's least or largest, without a copy.
+        bounds = np.stack([X.min(axis=0), X.max(axis=0)]).astype(np.float64)
+        for column in np.flatnonzero(~(np.abs(bounds) <= _LARGEST).all(axis=0)):
+            bad = np.flatnonzero(~(np.abs(X[:, column].astype(np.float64)) <= _LARGEST))
+            label = column if feature_names is None else repr(feature_names[column])
+            raise DataError(
+                f"{who}, column {label}: {len(bad)} missing or infinite value(s) (or beyond {_LARGEST:g}), "
+                f"the first in row {int(bad[0])}. Drop these rows or fill the values in before fitting."
+            )
+    return X
+
+
+def check_weight(name: ClientId, sample_weight: Any, n_rows: int) -> FloatArray | None:
+    """Return the weights as an array (n_rows,), or None; refuse what cannot be a weight."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    who = f"Client {name!r}"
+    if weight.shape != (n_rows,):
+        raise DataError(
+            f"{who}: sample_weight must have one entry a row, {n_rows}, got shape {weight.shape}."
+        )
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise DataError(f"{who}: sample weights must be finite and not negative.")
+    if not weight.any():
+        raise DataError(f"{who}: the sample weights add up to zero. Leave the client out.")
+    return weight
+
+
 class Site:
     """One client with its own data.
 
     Parameters
     ----------
     name : str
-        Unique in the federation; the client's own random choices depend on it.
-    X : ndarray of shape (n, m)
-        Real numbers of any dtype; kept as it is, never copied.
-    sample_weight : ndarray of shape (n,) or None
+        Unique in the federation.
+    X : array-like or frame of shape (n, m)
+        Real numbers of any dtype; an array is kept as it is, not copied.
+    sample_weight : array-like of shape (n,) or None
+        Rows of weight zero are left out.
     feature_names : tuple of str or None
+        Taken from a frame where not given.
     policy : SitePolicy
     """
 
     def __init__(
         self,
         name: ClientId,
-        X: DataArray,
-        sample_weight: FloatArray | None = None,
+        X: Any,
+        sample_weight: Any = None,
         feature_names: tuple[str, ...] | None = None,
         policy: SitePolicy | None = None,
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise ParameterError(f"A client's name must be a text that is not empty, got {name!r}.")
+        frame = numeric_frame(X)
+        if frame is not None:
+            X, feature_names = ordered_array(frame), feature_names or tuple(map(str, frame.columns))
         self.name = name
-        self.X = X
-        self.sample_weight = sample_weight
+        self.X = check_data(name, np.asarray(X), feature_names)
+        self.sample_weight = check_weight(name, sample_weight, len(self.X))
         self.feature_names = feature_names
         self.policy = policy or SitePolicy()
-        self._check()
+        if self.sample_weight is not None and not (self.sample_weight > 0).all():
+            held = self.sample_weight > 0
+            self.X, self.sample_weight = self.X[held], self.sample_weight[held]
 
-    def _check(self) -> None:
-        who = f"Client {self.name!r}"
-        if self.X.ndim != 2 or self.X.shape[1] == 0:
-            raise DataError(f"{who}: data must have rows and columns, got shape {self.X.shape}.")
-        if len(self.X) == 0:
-            raise DataError(f"{who} has no rows. Leave the client out or give it data.")
-        weight = self.sample_weight
-        if weight is not None and not weight.sum() > 0:
-            raise DataError(f"{who}: the sample weights add up to zero. Leave the client out.")
-        if self.X.dtype.kind not in "fiub":
-            raise DataError(f"{who}: data must be real numbers, got dtype {self.X.dtype}.")
-        if self.X.dtype.kind == "f":
-            with np.errstate(invalid="ignore", over="ignore"):
-                sums = self.X.sum(axis=0, dtype=np.float64)
-            for column in np.flatnonzero(~np.isfinite(sums)):
-                self._check_finite(int(column))
-        names = self.feature_names
-        if names is not None and len(names) != self.X.shape[1]:
-            raise DataError(f"{who}: {len(names)} column names for {self.X.shape[1]} columns.")
+    @cached_property
+    def fingerprint(self) -> int:
+        """A number that depends on the rows alone, from which the client's random choices follow.
 
-    def _check_finite(self, column: int) -> None:
-        bad = np.flatnonzero(~np.isfinite(self.X[:, column]))
-        if not len(bad):  # finite numbers whose sum overflowed
-            return
-        label = column if self.feature_names is None else repr(self.feature_names[column])
-        raise DataError(
-            f"Client {self.name!r}, column {label}: {len(bad)} missing or infinite value(s), the first in "
-            f"row {int(bad[0])}. Drop these rows or fill the values in before fitting."
-        )
+        Not the name: renaming clients must not change a result. It never leaves the site.
+        """
+        digest = 0
+        for rows in blocks(len(self.X), self.X.shape[1]):
+            digest = zlib.crc32(double_block(self.X, rows).tobytes(), digest)
+        return digest
+
+    def generator(self, seed: int) -> np.random.Generator:
+        """Return the client's own generator under the seed of a query."""
+        return generator(seed, self.fingerprint)
 
     def answer(self, query: Query) -> Reply:
         """Answer a query about the data."""
@@ -126,9 +178,16 @@ def _describe(site: Site, query: records.Describe) -> records.Description:
 
 
 def _find_box(site: Site, query: records.FindBox) -> records.Box:
-    return records.Box(
-        site.X.min(axis=0).astype(np.float64, copy=False), site.X.max(axis=0).astype(np.float64, copy=False)
-    )
+    # Not the outermost value, which is somebody's, but the mean of the outermost few.
+    few = site.policy.min_cluster_size
+    n, m = site.X.shape
+    if n < few:
+        return records.Box(np.full(m, np.inf), np.full(m, -np.inf))  # bounds that bound nothing
+    box = np.empty((2, m))
+    for j in range(m):
+        ordered = np.partition(site.X[:, j], sorted({few - 1, n - few}))
+        box[:, j] = ordered[:few].mean(dtype=np.float64), ordered[n - few :].mean(dtype=np.float64)
+    return records.Box(box[0], box[1])
 
 
 def _cluster(site: Site, query: records.LocalClusters) -> records.CentroidSet:
@@ -136,7 +195,7 @@ def _cluster(site: Site, query: records.LocalClusters) -> records.CentroidSet:
         site.X,
         query.n_clusters,
         query.method,
-        generator(query.seed, site.name),
+        site.generator(query.seed),
         n_init=query.n_init,
         max_iter=query.max_iter,
         min_cluster_size=site.policy.min_cluster_size,
@@ -146,24 +205,24 @@ def _cluster(site: Site, query: records.LocalClusters) -> records.CentroidSet:
 
 def _draw(site: Site, query: records.DrawPoint) -> records.Candidate:
     n, m = site.X.shape
-    mean_of = min(n, max(query.mean_of, site.policy.min_cluster_size))
     if n < site.policy.min_cluster_size:
         return records.Candidate(np.zeros(m), 0.0)
-    rng = generator(query.seed, site.name)
-    potential = np.ones(n) if site.sample_weight is None else site.sample_weight.astype(np.float64)
+    potential = np.ones(n) if site.sample_weight is None else site.sample_weight
     if len(query.centroids):
-        potential = potential * distances_to_own(site.X, query.centroids, assign(site.X, query.centroids))
+        nearest = assign(site.X, query.centroids)
+        potential = potential * distances_to_own(site.X, query.centroids, nearest)
     total = float(potential.sum())
     if total == 0:  # every row is a centroid already
         return records.Candidate(np.zeros(m), 0.0)
-    rows = rng.choice(n, size=1, p=potential / total)
+    rng = site.generator(query.seed)
+    mean_of = min(n, max(query.mean_of, site.policy.min_cluster_size))
     if query.spread:
         rows = rng.choice(n, size=mean_of, replace=False)
-    elif mean_of > 1:
-        drawn = site.X[rows].astype(np.float64)
+    else:
+        drawn = site.X[[rng.choice(n, p=potential / total)]].astype(np.float64)
         to_drawn = distances_to_own(site.X, drawn, np.zeros(n, dtype=np.intp))
         rows = np.argsort(to_drawn, kind="stable")[:mean_of]
-    return records.Candidate(site.X[rows].mean(axis=0, dtype=np.float64), total)
+    return records.Candidate(double_block(site.X, rows).mean(axis=0), total)
 
 
 def _bundle(site: Site, query: records.Bundle) -> records.BundleReply:

@@ -61,7 +61,7 @@ def find_rule(weighting: str | WeightingRule) -> WeightingRule:
     """Return the rule of that name, or the function itself."""
     if callable(weighting):
         return weighting
-    if weighting not in WEIGHTINGS:
+    if not isinstance(weighting, str) or weighting not in WEIGHTINGS:
         raise ParameterError(
             f"weighting must be a function or one of {', '.join(WEIGHTINGS)}; got {weighting!r}."
         )

@@ -59,18 +59,51 @@ def test_integer_weights_are_repeated_rows(problem):
     np.testing.assert_array_equal(weighted.counts, repeated.counts)
 
 
-@given(federations())
-def test_relocation_fills_what_can_be_filled_and_loses_nothing(problem):
+@given(federations(), st.booleans())
+def test_relocation_fills_what_can_be_filled_and_loses_nothing(problem, weighted):
     X, _, centroids = problem
+    rng = np.random.default_rng(len(X))
+    weight = rng.choice([0.1, 0.2, 0.3, 0.7], size=len(X)) if weighted else None
     labels = assign(X, centroids)
-    sums, counts = cluster_sums(X, labels, len(centroids))
-    total, n_empty = sums.sum(axis=0), np.sum(counts == 0)
-    relocate_empty(X, centroids, labels, sums, counts)
-    scale = max(1.0, np.abs(X).max()) * len(X)
-    np.testing.assert_allclose(sums.sum(axis=0), total, rtol=0, atol=1e-12 * scale)
-    assert counts.sum() == len(X)
-    np.testing.assert_array_equal(counts, np.bincount(labels, minlength=len(centroids)))
-    assert np.sum(counts == 0) <= n_empty
+    before = labels.copy()
+    sums, counts = cluster_sums(X, labels, len(centroids), weight)
+    n_empty = np.sum(counts == 0)
+    new_labels, new_sums, new_counts = relocate_empty(X, centroids, labels, sums, counts, weight)
+    np.testing.assert_array_equal(labels, before)
+    expected = cluster_sums(X, new_labels, len(centroids), weight)
+    np.testing.assert_array_equal(new_sums, expected[0])
+    np.testing.assert_array_equal(new_counts, expected[1])
+    still_empty = np.sum(new_counts == 0)
+    movable = len(np.unique(X, axis=0)) >= len(centroids) and still_empty > 0
+    assert still_empty <= n_empty
+    if movable:  # only rows that lie exactly on their centroid may refuse to move
+        own = ((X - centroids[new_labels]) ** 2).sum(axis=1)
+        assert ((own == 0) | (np.bincount(new_labels, minlength=len(centroids))[new_labels] == 1)).all()
+
+
+@given(federations(), st.integers(1, 5))
+def test_centroids_stay_within_the_data_whatever_the_weights(problem, max_local):
+    X, _, centroids = problem
+    weight = np.random.default_rng(len(X)).choice([0.1, 0.2, 0.3, 0.7], size=len(X))
+    for empty in ("keep", "relocate", "drop"):
+        local = local_update(
+            X, centroids, max_local=max_local, tol_local=0, empty_clusters=empty, sample_weight=weight
+        )
+        filled = local.centroids[local.last_counts > 0]
+        margin = 1e-9 * max(1.0, np.abs(X).max())
+        assert (filled >= X.min(axis=0) - margin).all()
+        assert (filled <= X.max(axis=0) + margin).all()
+
+
+def test_local_steps_stop_when_centroids_hardly_move(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    steps = []
+    monkeypatch.setattr(lloyd, "cluster_sums", lambda *a, **k: steps.append(1) or cluster_sums(*a, **k))
+    local_update(X, X[:3].copy(), max_local=50, tol_local=0.0)
+    until_still = len(steps)
+    steps.clear()
+    local_update(X, X[:3].copy(), max_local=50, tol_local=0.5)
+    assert len(steps) < until_still <= 50
 
 
 @given(federations(), st.integers(1, 5))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from tests.strategies import federations
 
-from fedkmeans import FederatedKMeans
+from fedkmeans import FKM, FederatedKMeans, KFed, Site
 from fedkmeans.aggregation import target
 from fedkmeans.conversation import add_up
 from fedkmeans.federations import InProcess
@@ -122,3 +124,32 @@ def test_order_of_rows_among_clients_does_not_matter(problem, seed):
     two = FederatedKMeans(len(start), **settings_).fit(X[order], clients=clients[order])
     np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
     np.testing.assert_array_equal(one.labels_[order], two.labels_)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FederatedKMeans(3, max_rounds=20),
+        FederatedKMeans(3, max_rounds=20, init="random"),
+        FederatedKMeans(3, max_rounds=20, init="k-means++", weighting="equal"),
+        KFed(3),
+        KFed(3, variant="published"),
+        FKM(3),
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_permuting_clients_changes_nothing_but_rounding_in_a_whole_run(estimator, seed):
+    """Whoever is called 0, and in whatever order they come, the run is the same."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(120, 3))
+    clients = rng.integers(8, size=120)
+    names = rng.permutation(8)
+    estimator = clone(estimator).set_params(random_state=seed)
+    one = clone(estimator).fit(X, clients=clients)
+    two = clone(estimator).fit(X, clients=names[clients])
+    np.testing.assert_allclose(two.cluster_centers_, one.cluster_centers_, rtol=0, atol=1e-10)
+    sites = [Site(f"c{i}", X[clients == i]) for i in range(8)]
+    forwards = clone(estimator).fit_federation(InProcess(sites))
+    backwards = clone(estimator).fit_federation(InProcess(sites[::-1]))
+    np.testing.assert_array_equal(forwards.cluster_centers_, backwards.cluster_centers_)
+    np.testing.assert_allclose(forwards.cluster_centers_, one.cluster_centers_, rtol=0, atol=1e-10)

@@ -23,7 +23,8 @@ _SERVER_STARTS = 5
 def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
     """Local k-means++ centres, moved to the mean of their points, then weighted k-means.
 
-    A k-means++ centre is a row of the data; one Lloyd step at the client turns it into a mean.
+    A k-means++ centre is a row of the data; one Lloyd step at the client (`max_iter` 1) turns it
+    into a mean.
 
     Returns
     -------

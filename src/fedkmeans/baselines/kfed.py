@@ -7,6 +7,7 @@ else on both sides.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,14 +22,19 @@ from fedkmeans.typing import ClientId, FloatArray
 
 
 def stack(sets: Mapping[ClientId, CentroidSet]) -> tuple[FloatArray, FloatArray]:
-    """Centroids (n, m) and counts (n,) of all clients, in the order of their names."""
-    centroids = np.concatenate([sets[name].centroids for name in sorted(sets)])
+    """Centroids (n, m) and counts (n,) of all clients.
+
+    In the order of their coordinates: what is drawn from them must not depend on clients' names.
+    """
+    centroids = np.concatenate([part.centroids for part in sets.values()])
+    counts = np.concatenate([part.counts for part in sets.values()])
     if not len(centroids):
         raise DataError(
             "No client has enough rows to send a centroid without giving a row away. "
-            "Use another init, or let the sites set a smaller min_cluster_size."
+            "Bring clients with more rows, or let the sites set a smaller min_cluster_size."
         )
-    return centroids, np.concatenate([sets[name].counts for name in sorted(sets)])
+    order = np.lexsort([counts, *centroids.T[::-1]])
+    return centroids[order], counts[order]
 
 
 def merge_by_kmeans(
@@ -60,8 +66,10 @@ def merge_by_farthest(
     received, _ = stack(sets)
     if len(received) < n_clusters:
         return fill_up(received, n_clusters, rng)
-    givers = [name for name in sorted(sets) if len(sets[name].centroids)]
-    chosen = sets[givers[int(rng.integers(len(givers)))]].centroids
+    givers = sorted(
+        (part.centroids for part in sets.values() if len(part.centroids)), key=lambda c: c.tolist()
+    )
+    chosen = givers[int(rng.integers(len(givers)))]
     closest = squared_distances(received, chosen).min(axis=1)
     while len(chosen) < n_clusters:
         farthest = received[int(np.argmax(closest))][None, :]
@@ -75,9 +83,9 @@ def fill_up(received: FloatArray, n_clusters: int, rng: np.random.Generator) -> 
     """Draw missing centroids uniformly in the box of the received ones; shape (n_clusters, m)."""
     missing = n_clusters - len(received)
     warnings.warn(
-        f"The clients sent only {len(received)} centroids for n_clusters={n_clusters} (a site sends none "
-        f"that stands for too few rows); the other {missing} are drawn at random between them. "
-        "Fewer clusters may fit better.",
+        f"The clients sent only {len(received)} centroids for n_clusters={n_clusters}; the other {missing} "
+        "are drawn at random between them. A site sends no centroid that stands for too few rows, and no "
+        "more than it is asked for: ask for fewer clusters, or bring more clients or rows.",
         stacklevel=2,
     )
     drawn = rng.uniform(received.min(axis=0), received.max(axis=0), size=(missing, received.shape[1]))
@@ -86,13 +94,26 @@ def fill_up(received: FloatArray, n_clusters: int, rng: np.random.Generator) -> 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What clients and server do: a name in `LOCAL_CLUSTERINGS`, and a way to merge."""
+    """What clients and server do.
+
+    Attributes
+    ----------
+    local : str
+        A name in `LOCAL_CLUSTERINGS`.
+    merge : callable
+        Turns the clients' centroid sets into k centroids.
+    n_local : callable
+        The usual k' for a given k.
+    """
 
     local: str
     merge: Callable[[Mapping[ClientId, CentroidSet], int, np.random.Generator, int, int], FloatArray]
+    n_local: Callable[[int], int]
 
 
 VARIANTS = {
-    "paper": Variant("k-means", merge_by_kmeans),
-    "published": Variant("awasthi-sheffet", merge_by_farthest),
+    "paper": Variant("k-means", merge_by_kmeans, lambda k: k),
+    # Its theory is for clients that see few of the clusters, k' ≤ √k; with k' = k the server would
+    # just take one client's centroids.
+    "published": Variant("awasthi-sheffet", merge_by_farthest, lambda k: math.ceil(math.sqrt(k))),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.cluster import KMeans
 
 
@@ -14,7 +15,8 @@ class PooledKMeans(KMeans):  # type: ignore[misc]
     ----------
     n_clusters : int, default=8
     n_init, max_iter, tol
-        As in scikit-learn, with the paper's settings as defaults: 1, 10000 and 1e-8.
+        As in scikit-learn (where `tol` is relative to the spread of the data), with the paper's
+        settings as defaults: 1, 10000 and 1e-8.
     random_state : int, RandomState or None, default=None
 
     Attributes
@@ -36,7 +38,7 @@ class PooledKMeans(KMeans):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, clients: Any = None) -> Self:
         """Fit on all rows; `clients` is accepted, so that algorithms can be compared, and ignored."""
         super().fit(X, y, sample_weight=sample_weight)
-        total = len(self.labels_) if sample_weight is None else float(sum(sample_weight))
-        self.score_per_sample_ = float(self.inertia_) / total
+        weight = np.broadcast_to(1.0 if sample_weight is None else sample_weight, self.labels_.shape)
+        self.score_per_sample_ = float(self.inertia_ / weight.sum())
         self.stop_reason_ = "max_rounds" if self.n_iter_ >= self.max_iter else "tol"
         return self

@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 from joblib import Parallel, delayed
 
 from fedkmeans.conversation import Total, add_up
@@ -27,6 +28,7 @@ class InProcess:
     Examples
     --------
     >>> import numpy as np
+    import pandas as pd
     >>> from fedkmeans import InProcess, Site
     >>> a, b = np.random.default_rng(0).normal(size=(2, 50, 3))
     >>> InProcess([Site("north", a), Site("south", b)]).clients
@@ -72,20 +74,30 @@ class InProcess:
             The same for every site.
         n_jobs : int or None
         """
-        ids, starts, order = split_rows(len(X), clients)
+        names, starts, order = split_rows(len(X), clients)
         if order is not None:
             X = X[order]
             sample_weight = None if sample_weight is None else sample_weight[order]
-        stops = [*starts[1:], len(X)]
+        return cls.from_sorted(X, names, starts, sample_weight, feature_names, policy=policy, n_jobs=n_jobs)
+
+    @classmethod
+    def from_sorted(
+        cls,
+        X: DataArray,
+        names: Sequence[ClientId],
+        starts: Sequence[int],
+        sample_weight: FloatArray | None = None,
+        feature_names: tuple[str, ...] | None = None,
+        *,
+        policy: SitePolicy | None = None,
+        n_jobs: int | None = None,
+    ) -> InProcess:
+        """Make sites of an array in which each client's rows lie together; see `split_rows`."""
+        parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(X)], strict=True)]
+        weights = [None if sample_weight is None else sample_weight[part] for part in parts]
         sites = (
-            Site(
-                name,
-                X[start:stop],
-                None if sample_weight is None else sample_weight[start:stop],
-                feature_names,
-                policy,
-            )
-            for name, start, stop in zip(ids, starts, stops, strict=True)
+            Site(name, X[part], weight, feature_names, policy)
+            for name, part, weight in zip(names, parts, weights, strict=True)
         )
         return cls(sites, n_jobs)
 
@@ -122,18 +134,23 @@ def split_rows(
     """
     if clients is None:
         return ["all"], [0], None
-    ids = np.asarray(clients)
+    ids = np.asarray(clients, dtype=object)
     if ids.shape != (n_rows,):
         raise DataError(f"clients must name a client for each of the {n_rows} rows, got shape {ids.shape}.")
-    if ids.dtype.kind == "f" and np.isnan(ids).any():
+    missing = pd.isna(ids)
+    if missing.any():
         raise DataError(
-            f"clients: {int(np.isnan(ids).sum())} row(s) have no client id. Name one for each row."
+            f"clients: {int(missing.sum())} row(s) have no client id, the first is row "
+            f"{int(np.flatnonzero(missing)[0])}. Name one for each row."
         )
-    names, number = np.unique(ids, return_inverse=True)
-    changes = np.flatnonzero(np.diff(number)) + 1
-    starts = np.concatenate([[0], changes])
-    if len(starts) == len(names):
-        return [str(ids[start]) for start in starts], [int(start) for start in starts], None
-    order = np.argsort(number, kind="stable")
-    starts = np.searchsorted(number[order], np.arange(len(names)))
-    return [str(name) for name in names], [int(start) for start in starts], order
+    codes, distinct = pd.factorize(ids)
+    names = [str(name) for name in distinct]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"clients: two different ids read {twice!r}. Use ids of one kind.")
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1])
+    if len(starts) == len(names):  # codes are in order of appearance
+        return names, [int(start) for start in starts], None
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(names)))
+    return names, [int(start) for start in starts], order
