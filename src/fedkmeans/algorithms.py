@@ -69,9 +69,11 @@ def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversat
     n_samples = sum(reply.n_samples for reply in replies.values())
     # A single row is no cluster: its centroid would be the row itself.
     if n_samples < max(2, n_clusters):
+        largest = max(replies, key=lambda name: replies[name].n_samples)
         raise DataError(
-            f"n_samples={n_samples} over all clients should be at least n_clusters={n_clusters}, and two. "
-            "Ask for fewer clusters or bring more rows."
+            f"The clients have n_samples={n_samples} row(s) in all (most has {largest!r}, "
+            f"{replies[largest].n_samples}), too few for n_clusters={n_clusters}. Ask for fewer clusters or "
+            "bring more rows; two rows are the least."
         )
     return Schema(n_samples, replies[first].n_features, replies[first].feature_names)
 

@@ -49,6 +49,8 @@ class SitePolicy:
 
 # Squares of larger numbers overflow, and distances with them.
 _LARGEST = 1e150
+# Larger whole numbers are not all different in double precision.
+_LARGEST_INTEGER = 2.0**53 - 1
 
 
 def check_data(name: ClientId, X: DataArray, feature_names: tuple[str, ...] | None) -> DataArray:
@@ -64,17 +66,29 @@ def check_data(name: ClientId, X: DataArray, feature_names: tuple[str, ...] | No
         )
     if feature_names is not None and len(feature_names) != X.shape[1]:
         raise DataError(f"{who}: {len(feature_names)} column names for {X.shape[1]} columns.")
-    if X.dtype.kind == "f":
-        # A missing or infinite value shows in its column's least or largest, without a copy.
-        bounds = np.stack([X.min(axis=0), X.max(axis=0)]).astype(np.float64)
-        for column in np.flatnonzero(~(np.abs(bounds) <= _LARGEST).all(axis=0)):
-            bad = np.flatnonzero(~(np.abs(X[:, column].astype(np.float64)) <= _LARGEST))
-            label = column if feature_names is None else repr(feature_names[column])
-            raise DataError(
-                f"{who}, column {label}: {len(bad)} missing or infinite value(s) (or beyond {_LARGEST:g}), "
-                f"the first in row {int(bad[0])}. Drop these rows or fill the values in before fitting."
-            )
+    if X.dtype.kind != "b":
+        _check_range(who, X, feature_names)
     return X
+
+
+def _check_range(who: str, X: DataArray, feature_names: tuple[str, ...] | None) -> None:
+    limit = _LARGEST if X.dtype.kind == "f" else _LARGEST_INTEGER
+    # Whatever is out of range shows in its column's least or largest value, without a copy.
+    bounds = np.abs(np.stack([X.min(axis=0), X.max(axis=0)]).astype(np.float64))
+    for column in np.flatnonzero(~(bounds <= limit).all(axis=0)):
+        values = X[:, column].astype(np.float64)
+        bad = np.flatnonzero(~(np.abs(values) <= limit))
+        label = column if feature_names is None else repr(feature_names[column])
+        found = f"{who}, column {label}: {len(bad)} value(s)"
+        where = f"the first in row {int(bad[0])}"
+        if np.isfinite(values[bad]).all():
+            raise DataError(
+                f"{found} beyond {limit:.3g}, too large for exact distances; {where}. Scale the column, or "
+                "leave it out if it holds identifiers."
+            )
+        raise DataError(
+            f"{found} missing (NaN) or infinite; {where}. Drop these rows, or fill the values in first."
+        )
 
 
 def check_weight(name: ClientId, sample_weight: Any, n_rows: int) -> FloatArray | None:
