@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import effective_n_jobs
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedkmeans.conversation import Total, add_up
 from fedkmeans.errors import DataError, ParameterError
@@ -108,11 +110,22 @@ class InProcess:
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
         """Let the sites answer, one after the other or in threads."""
-        if self.n_jobs in (None, 1):
+        n_threads = min(effective_n_jobs(self.n_jobs), len(clients))
+        if n_threads <= 1:
             return {client: self.sites[client].answer(query) for client in clients}
-        work = (delayed(self.sites[client].answer)(query) for client in clients)
-        replies = Parallel(n_jobs=self.n_jobs, prefer="threads")(work)
-        return dict(zip(clients, replies, strict=True))
+
+        def answer_all(part: Sequence[ClientId]) -> list[Reply]:
+            return [self.sites[client].answer(query) for client in part]
+
+        # One matrix product a thread: products that start threads of their own would fight for the cores.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            parts = [clients[start::n_threads] for start in range(n_threads)]
+            answers = zip(parts, pool.map(answer_all, parts), strict=True)
+            return {
+                client: reply
+                for part, replies in answers
+                for client, reply in zip(part, replies, strict=True)
+            }
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
         """Let the sites answer, and add up."""
