@@ -70,7 +70,7 @@ def test_a_failing_move_is_a_data_error_and_cleans_up(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with (
-        pytest.raises(DataError, match=r"cannot write .*No space left"),
+        pytest.raises(DataError, match=r"cannot write .*out': No space left on device; make room"),
         atomic_path(tmp_path / "out") as temporary,
     ):
         temporary.write_text("x")

@@ -78,7 +78,7 @@ def test_other_columns_are_refused(write):
     assert str(caught.value).startswith(
         "clients 'a' and 'b' have different columns: only 'a' has 'y', 'u', only 'b' has 'z'; "
     )
-    assert "drop=[...] (--drop NAME)" in str(caught.value)
+    assert "leave the others out with --drop NAME (in Python: drop=[...])" in str(caught.value)
     assert len(read_clients(paths, columns=["x"])) == 2
 
 
@@ -90,10 +90,93 @@ def test_files_without_names_are_compared_by_count(tmp_path):
         read_clients(tmp_path)
 
 
-def test_names_of_the_first_serve_for_a_file_without(write, tmp_path):
+@pytest.mark.parametrize("first", ["named", "nameless"])
+def test_files_with_and_without_names_do_not_go_together(write, tmp_path, first):
     np.save(tmp_path / "b.npy", np.ones((1, 2)))
-    clients = read_clients([write("a.csv", "u,v\n1,2\n"), tmp_path / "b.npy"])
-    assert clients[1].feature_names == ("u", "v")
+    paths = [write("a.csv", "u,v\n1,2\n"), tmp_path / "b.npy"]
+    with pytest.raises(DataError) as caught:
+        read_clients(paths if first == "named" else paths[::-1])
+    message = str(caught.value)
+    assert "'a'" in message
+    assert "'b' has no column names and the other has; give that file a header line, or save" in message
+
+
+def test_clients_say_whether_their_columns_have_names(write):
+    assert read_clients(write("a.csv", "u,v\n1,2\n"))[0].is_named
+    assert not read_clients(write("b.csv", "1.5,2\n3,4\n"))[0].is_named
+    clients = read_clients([write("c.csv", "1,2\n3,4\n"), write("d.csv", "1,2\n5,6\n")], header=True)
+    assert [(c.feature_names, c.is_named, c.X.tolist()) for c in clients] == [
+        (("1", "2"), True, [[3, 4]]),
+        (("1", "2"), True, [[5, 6]]),
+    ]
+
+
+def test_a_link_is_called_as_it_is(write, tmp_path):
+    data = write("store/v7.csv", "x\n1\n")
+    (tmp_path / "zurich.csv").symlink_to(data)
+    clients = read_clients([tmp_path / "zurich.csv"])
+    assert (clients[0].name, clients[0].path) == ("zurich", tmp_path / "zurich.csv")
+    (tmp_path / "bern.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(
+        DataError,
+        match=r"client 'bern' \(file .*bern\.csv'\) is a link to .*gone\.csv', which does not exist",
+    ):
+        read_clients([tmp_path / "bern.csv"])
+
+
+def test_links_in_a_circle(tmp_path):
+    (tmp_path / "a.csv").symlink_to(tmp_path / "b.csv")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "a.csv")
+    with pytest.raises(DataError, match=r"client 'a' .*cannot be read: .*symbolic links"):
+        read_clients([tmp_path / "a.csv"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("README.txt", "These are the data of two hospitals.\nSee below.\n"),
+        ("notes.txt", "ask Ann about patient 7\n"),
+        ("meta.json", '{"a": 1}'),
+    ],
+)
+def test_a_file_that_is_no_table_beside_those_that_are(write, tmp_path, name, content):
+    write("a.csv", "x,y\n1,2\n")
+    write("b.csv", "x,y\n3,4\n")
+    write(name, content)
+    with pytest.raises(DataError) as caught:
+        read_clients(tmp_path)
+    assert f"if {name!r} is no client's table, move it out of the folder {str(tmp_path)!r}" in str(
+        caught.value
+    )
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_an_ordinary_file_does_not_propose_to_move_it(write, tmp_path):
+    write("a.csv", "x,y\n1,2\n")
+    write("b.csv", "x,y\n3\n")
+    with pytest.raises(DataError, match="line 2 has 1 value") as caught:
+        read_clients(tmp_path)
+    assert "move it" not in str(caught.value)
+
+
+def test_a_folder_of_folders_says_so(write, tmp_path):
+    write("north/a.csv", "x\n1\n")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        DataError, match=r"holds no data file, but its sub-folders '[^']*north' do; name these"
+    ):
+        read_clients(tmp_path)
+
+
+def test_clients_for_a_model_are_not_told_to_drop_columns(write):
+    paths = [write("a.csv", "x,y,u\n1,2,3\n"), write("b.csv", "x,z\n3,4\n")]
+    with pytest.raises(DataError, match="give all files the columns of the model") as caught:
+        read_clients(paths, fixed_columns=True)
+    assert "--drop" not in str(caught.value)
+    path = write("all.csv", "site,x\nB,1\nA,?\n")
+    with pytest.raises(DataError, match="fill them in, or remove these clients' rows") as caught:
+        read_clients(path, client="site", missing="drop_rows", fixed_columns=True)
+    assert "--drop" not in str(caught.value)
 
 
 def test_one_file_with_a_client_column(write):

@@ -1,6 +1,9 @@
 """Files that are damaged, of another format than they say, or hold no table."""
 
+import gc
+import os
 import traceback
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +22,21 @@ from fedkmeans.errors import DataError
         ("a.csv", "\n \n", "is empty"),
         ("a.csv", "a,b\n", "has no rows"),
         ("a.csv", "a,b,a\n1,2,3\n", "more than one column called 'a'; rename"),
-        ("a.csv", "a,b\n1,2\n3\n", "row 3 has 1 values where 2 columns are expected; correct that row"),
-        ("a.csv", "1,2\n3,4,5\n", "row 2 has 3 values where 2 columns are expected"),
-        ("a.csv", b"a,b\n1,2\n3,\xff,4\n", "row 3 has 3 values where 2 columns are expected"),
-        ("a.txt", "1 2\n3   4\n5 6 7\n", "row 3 has 3 values where 2 columns are expected"),
+        ("a.csv", "a,b\n1,2\n3\n", "line 3 has 1 value where 2 columns are expected; correct that line"),
+        ("a.csv", "2,1\n3,4,5\n", "line 2 has 3 values where 2 columns are expected"),
+        ("a.csv", "a\n3,4\n", "line 2 has 2 values where 1 column is expected"),
+        ("a.csv", b"a,b\n1,2\n3,\xff,4\n", "line 3 has 3 values where 2 columns are expected"),
+        ("a.txt", "2 1\n3   4\n5 6 7\n", "line 3 has 3 values where 2 columns are expected"),
+        ("a.csv", "\n\na,b\n\n1,2\n\n\n3\n", "line 8 has 1 value where 2 columns are expected"),
+        ("a.csv", 'a,b\n"1\n\n",2\n"3\n4"\n', "line 5 has 1 value where 2 columns are expected"),
+        ("a.csv", "a,b,\n1,2\n", "line 2 has 2 values where 3 columns are expected"),
+        (
+            "a.csv",
+            "a,b\n1,2\n".encode("utf-16"),
+            "is UTF-16 text, not UTF-8; save it as 'CSV UTF-8', or .*iconv",
+        ),
+        ("a.txt", b"\xfe\xff" + "a,b\n1,2\n".encode("utf-16-be"), "is UTF-16 text"),
+        ("a.csv", '"a,b\n1,2\n', "a quotation mark in line 1 is never closed; close or remove it"),
         ("a.csv", "a" * 200_000 + ",b\n1,2\n", "damaged or not of the format.*field larger"),
         ("a.csv", b"PK\x03\x04\x00\x00,1\n", "is binary, not text"),
         ("a.csv", "größe,b\n1,2\n".encode("latin-1"), "is not UTF-8 text; save it as UTF-8"),
@@ -53,13 +67,13 @@ def test_a_damaged_npy_header(tmp_path):
 def test_an_error_does_not_show_the_row_it_is_about(write):
     secret = "".join(reversed("tneitaP"))  # spelled so that the traceback does not quote it from here
     path = write("a.csv", f"name,b\n{secret}\n")
-    with pytest.raises(DataError, match="row 2 has 1 values") as caught:
+    with pytest.raises(DataError, match="line 2 has 1 value ") as caught:
         read_table(path)
     assert secret not in "".join(traceback.format_exception(caught.value))
 
 
 def test_absent_files(tmp_path):
-    with pytest.raises(DataError, match=r"no\.csv' does not exist"):
+    with pytest.raises(DataError, match=r"no\.csv' does not exist; check the path"):
         read_table(tmp_path / "no.csv")
 
 
@@ -96,8 +110,46 @@ def test_pickles_are_never_opened(tmp_path, name):
     objects = np.array([[Bomb()]], dtype=object)
     save = np.save if name == "o.npy" else lambda path, X: np.savez(path, X=X)
     save(tmp_path / name, objects)
-    with pytest.raises(DataError, match=rf"{name}'.*damaged or not of the format.*allow_pickle=False"):
+    with pytest.raises(
+        DataError, match=rf"{name}'.* holds Python objects, not numbers; save it with a numeric dtype$"
+    ):
         read_table(tmp_path / name)
+
+
+def test_objects_as_labels_are_named(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.eye(2), y=np.array(["a", None], dtype=object))
+    with pytest.raises(DataError, match=r"array 'y' holds Python objects, .* numeric or text dtype$"):
+        read_table(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.parquet", "a.feather"])
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"", b"\x80\x04."])
+def test_no_advice_of_a_library_is_passed_on(write, name, content):
+    with pytest.raises(DataError, match="damaged or not of the format") as caught:
+        read_table(write(name, content))
+    message = str(caught.value)
+    assert "pickle" not in message
+    assert ".;" not in message
+    assert message.endswith("; export it again")
+
+
+def test_a_damaged_archive_is_closed(write):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        with pytest.raises(DataError, match="damaged"):
+            read_table(write("a.npz", b"PK\x03\x04" + bytes(50)))
+        gc.collect()
+
+
+def test_what_is_no_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match=r"pipe\.csv' is not a regular file"):
+        read_table(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match=r"'/dev/null' is not a regular file"):
+        read_table("/dev/null")
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(DataError, match=r"d\.csv' is a folder, not a regular file; name a file in it"):
+        read_table(tmp_path / "d.csv")
 
 
 @pytest.mark.parametrize(

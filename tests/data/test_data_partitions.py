@@ -123,6 +123,14 @@ def test_data_that_cannot_be_clustered_is_a_data_error():
         clustered(np.array([[np.nan], [1.0]]), 2, rng())
 
 
+@pytest.mark.parametrize("rule", [clustered, half_iid])
+def test_values_whose_squares_overflow_are_a_data_error(rule):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataError, match="squares of its largest values overflow; make its scale smaller"):
+            rule(1e200 * rng().normal(size=(40, 3)), 3, rng())
+
+
 def test_half_iid_lies_between_the_two():
     truth = np.repeat(np.arange(10), 100)
     X = (100 * truth[:, None] + rng().normal(size=(1000, 1))).astype(float)
@@ -210,8 +218,10 @@ def test_by_column_refuses_what_is_no_column(values):
         ("label-mix", 2, {"p": float("nan")}, "p must lie between 0 and 1"),
         ("dirichlet", 2, {"alpha": 0}, "alpha must be a finite number above 0, got 0"),
         ("dirichlet", 2, {"alpha": float("inf")}, "alpha must be a finite number"),
-        ("dirichlet", 2, {}, "'dirichlet' takes 'alpha', got none"),
-        ("iid", 2, {"p": 1}, "'iid' takes no options, got 'p'"),
+        ("dirichlet", 2, {}, r"^dirichlet needs alpha \(--alpha\)"),
+        ("label-mix", 2, {"alpha": 1}, r"^label-mix needs p \(--p\)"),
+        ("label-mix", 2, {"p": 1, "alpha": 1}, r"^label-mix takes no alpha \(--alpha\); leave it out"),
+        ("iid", 2, {"p": 1}, r"^iid takes no p \(--p\); leave it out"),
         ("sorted", 2, {}, "unknown partitioner 'sorted'; choose one of 'iid', 'half-iid', 'non-iid'"),
     ],
 )

@@ -157,7 +157,10 @@ def test_missing_values_are_refused_by_column_and_count(write):
     assert message.startswith(
         f"client 'zurich' (file {str(path)!r}): missing values in 'a' (1), 'b' (3) of 4 rows;"
     )
-    assert 'missing="drop_rows" (--missing drop-rows)' in message
+    assert message.endswith(
+        'leave out these rows with --missing drop-rows (in Python: missing="drop_rows"), or the columns with '
+        "--drop NAME (in Python: drop=[...])"
+    )
     table = read_table(path, missing="drop_rows")
     assert (table.X.tolist(), table.n_dropped, table.kept.tolist()) == ([[4, 5, 1]], 3, [False] * 3 + [True])
 
@@ -189,7 +192,7 @@ def test_every_row_missing(write):
 
 def test_a_row_without_client_is_refused_in_any_case(write):
     path = write("h.csv", "a,site\n1,x\n2,\n")
-    with pytest.raises(DataError, match=r"h\.csv'.*client column 'site' is empty in 1 rows; fill it in"):
+    with pytest.raises(DataError, match=r"h\.csv'.*client column 'site' is empty in 1 row; fill it in"):
         read_table(path, client="site", missing="drop_rows")
 
 
@@ -212,21 +215,38 @@ def test_columns_that_are_not_numeric_are_all_named(write):
         read_table(path)
     message = str(caught.value)
     assert "not numeric (date32[day], string): 'name', 'day', 'c'" in message
-    assert "drop=['name', 'day', 'c'] (--drop name --drop day --drop c)" in message
-    assert "columns=[...] (--columns ...)" in message
+    assert "; line 2 has 'x' in 'name'; leave them out with " in message
+    assert "--drop name --drop day --drop c (in Python: drop=['name', 'day', 'c'])" in message
+    assert "--columns NAME,... (in Python: columns=[...])" in message
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": ["agee"]}, "no column 'agee'; did you mean 'age'"),
+        (
+            {"columns": ["agee"]},
+            r"no column 'agee'; did you mean 'age', .*\? Correct columns=\[\.\.\.\] \(--columns\)\.$",
+        ),
         ({"columns": ["CHOL"]}, "no column 'CHOL'; did you mean 'chol'"),
-        ({"drop": ["zzz"]}, "no column 'zzz'; known: 'age', 'sex', 'chol', 'name', 'target'"),
-        ({"label": "targt"}, "no label column 'targt'; did you mean 'target'.*--label"),
-        ({"client": "hospital"}, "no client column 'hospital'; known: 'age'.*--client"),
-        ({"columns": ["age"], "drop": ["age"]}, "'age' in columns .* take it out of columns"),
-        ({"columns": ["age", "target"], "label": "target"}, "'target' in columns .*the label"),
-        ({"columns": ["age", "age"]}, "'age' in columns is there twice"),
+        (
+            {"drop": ["zzz"]},
+            r"no column 'zzz'; it has 'age', 'sex', 'chol', 'name', 'target'\. "
+            r"Correct drop=\[\.\.\.\] \(--drop\)\.$",
+        ),
+        ({"drop": [""]}, "no column ''; it has 'age'"),
+        (
+            {"label": "targt"},
+            r"no label column 'targt'; did you mean 'target'\? Correct label=\.\.\. \(--label\)\.$",
+        ),
+        (
+            {"client": "hospital"},
+            r"no client column 'hospital'; it has 'age'.*'target'\. "
+            r"Correct client=\.\.\. \(--client-column\)\.$",
+        ),
+        ({"columns": ["age"], "drop": ["age"]}, "'age' is in columns and is also in drop; .*--drop"),
+        ({"columns": ["age", "target"], "label": "target"}, "'target' is in columns and is also the label;"),
+        ({"columns": ["age", "sex"], "client": "sex"}, "'sex' is in columns and is also the client column;"),
+        ({"columns": ["age", "age"]}, "columns names 'age' 2 times; name it once"),
         ({"drop": ["age", "sex", "chol", "name", "target"]}, "no columns left"),
         ({"columns": []}, "no columns left"),
     ],

@@ -1,5 +1,6 @@
 """Write a file or a folder so that a reader sees either the old one or the complete new one."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -11,6 +12,7 @@ from fedkmeans.data.messages import one_line
 from fedkmeans.errors import DataError
 
 _REMEDY = "choose a place in an existing folder that you may write to"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -116,7 +118,8 @@ def _as_data_error(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"cannot write {os.fspath(path)!r}: {one_line(error)}; {_REMEDY}") from error
+        remedy = "make room, or choose another place" if error.errno in _FULL else _REMEDY
+        raise DataError(f"cannot write {os.fspath(path)!r}: {one_line(error)}; {remedy}") from error
 
 
 def _flush(file: Path) -> None:

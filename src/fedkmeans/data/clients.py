@@ -2,20 +2,24 @@
 
 import hashlib
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedkmeans.data.columns import Mask
-from fedkmeans.data.messages import listing
+from fedkmeans.data.messages import CHOOSE_COLUMNS, DROP_COLUMNS, listing, one_line
 from fedkmeans.data.partitions import by_column
-from fedkmeans.data.readers import READERS
+from fedkmeans.data.readers import READERS, TEXT_SUFFIXES
 from fedkmeans.data.tables import Table, read_table
 from fedkmeans.errors import DataError
 from fedkmeans.typing import DataArray, IntArray
+
+_NO_TABLES = frozenset({"readme", "notes", "note", "license", "licence", "changelog", "todo", "requirements"})
+_NOTES_SUFFIXES = TEXT_SUFFIXES | {".json"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class ClientTable:
     n_rows_in_file : int
     n_dropped : int
         Rows of this client that were left out because a value is missing.
+    is_named : bool
+        Whether the names come from the file; the same for all clients.
     """
 
     name: str
@@ -47,6 +53,7 @@ class ClientTable:
     rows: IntArray
     n_rows_in_file: int
     n_dropped: int
+    is_named: bool = True
 
 
 def read_clients(
@@ -57,6 +64,8 @@ def read_clients(
     label: str | None = None,
     client: str | None = None,
     missing: str = "error",
+    header: bool | None = None,
+    fixed_columns: bool = False,
 ) -> list[ClientTable]:
     """Read the tables of all clients, and check that they fit together.
 
@@ -65,13 +74,14 @@ def read_clients(
     column, LEAF's users, or an ``.npz`` with ``client``, is divided into its clients.
 
     All clients must have the same columns; where the order differs, it becomes the first client's.
-    Files without column names must have the same number of columns, and are taken in their order.
+    Files without column names must have the same number of columns, and are taken in their order; they
+    cannot be read together with files that have names.
 
     Parameters
     ----------
     paths : path or iterable of paths
         Files and folders.
-    columns, drop, label, client, missing
+    columns, drop, label, client, missing, header, fixed_columns
         As for :func:`fedkmeans.data.read_table`.
 
     Returns
@@ -89,13 +99,19 @@ def read_clients(
     if not files:
         raise DataError("no files given; name at least one data file or folder")
     _refuse_repeats(files)
+    options: dict[str, Any] = {"columns": columns, "drop": drop, "label": label, "client": client}
+    options |= {"missing": missing, "header": header, "fixed_columns": fixed_columns}
     tables: list[tuple[str, Table]] = []
     for name, path in zip(unique_names(files), files, strict=True):
-        table = read_table(
-            path, columns=columns, drop=drop, label=label, client=client, missing=missing, client_name=name
-        )
-        tables.append((name, _fitted(name, table, *tables[0]) if tables else table))
-    clients = [part for name, table in tables for part in _divide(name, table)]
+        try:
+            table = read_table(path, client_name=name, **options)
+            tables.append((name, _fitted(name, table, *tables[0], fixed_columns) if tables else table))
+        except DataError as error:
+            stray = _stray_file(path, files)
+            if stray is None:
+                raise
+            raise DataError(f"{error}; {stray}") from error
+    clients = [part for name, table in tables for part in _divide(name, table, fixed_columns)]
     _refuse_shared_names(clients)
     return clients
 
@@ -129,7 +145,8 @@ def labels_by_file(
 
 def unique_names(paths: Sequence[Path]) -> list[str]:
     """Name each file by its stem, with the suffix or as many folders before it as make it unique."""
-    whole = [path.resolve() for path in paths]
+    # Not resolved: a link is called as it is, not as what it points to.
+    whole = [Path(os.path.abspath(path)) for path in paths]  # noqa: PTH100 (without .. in it)
     stems = [path.with_suffix("") for path in whole]
     # a.csv and a.npy in one folder differ by nothing but the suffix.
     parts = [
@@ -151,26 +168,66 @@ def data_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
+    if not _is(Path.is_dir, path):
         return [path]
-    known = [file for file in path.iterdir() if file.suffix.lower() in READERS and file.is_file()]
-    files = sorted(file for file in known if not file.name.startswith("."))
-    if not files:
+    try:
+        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+        files = _data_files_among(entries)
+        if files:
+            return files
+        full = [entry for entry in entries if entry.is_dir() and _data_files_among(entry.iterdir())]
+    except OSError as error:
         raise DataError(
-            f"folder {str(path)!r} holds no data file; put one file a client in it, of the formats "
-            f"{listing(READERS, len(READERS))}"
+            f"folder {str(path)!r} cannot be read: {one_line(error)}; check its permissions"
+        ) from error
+    if full:
+        raise DataError(
+            f"folder {str(path)!r} holds no data file, but its sub-folders {listing(map(str, full))} do; "
+            "name these instead"
         )
-    return files
+    raise DataError(
+        f"folder {str(path)!r} holds no data file; put one file a client in it, of the formats "
+        f"{listing(READERS, len(READERS))}"
+    )
+
+
+def _data_files_among(entries: Iterable[Path]) -> list[Path]:
+    return [
+        entry
+        for entry in entries
+        if entry.suffix.lower() in READERS and not entry.name.startswith(".") and entry.is_file()
+    ]
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Ask for the kind of a file; what may not be looked at is none, and is refused when it is read."""
+    try:
+        return kind(path)
+    except OSError:
+        return False
+
+
+def _stray_file(failed: Path, files: list[Path]) -> str | None:
+    """Say how to deal with a file that is no client's table: called as notes are, or unlike all others."""
+    suffixes = Counter(file.suffix.lower() for file in files)
+    read = files[: files.index(failed) + 1]
+    for file in (failed, *read):
+        called_so = file.stem.lower() in _NO_TABLES and file.suffix.lower() in _NOTES_SUFFIXES
+        alone = len(files) > 2 and suffixes[file.suffix.lower()] == 1 and len(suffixes) == 2
+        if len(files) > 1 and (called_so or alone):
+            return f"if {file.name!r} is no client's table, move it out of the folder {str(file.parent)!r}"
+    return None
 
 
 def _refuse_repeats(files: list[Path]) -> None:
     seen: dict[Path, Path] = {}
     sizes: dict[int, list[Path]] = defaultdict(list)
     for file in files:
-        same = seen.setdefault(file.resolve(), file)
+        # realpath, as Path.resolve raises for links that go in a circle.
+        same = seen.setdefault(Path(os.path.realpath(file)), file)
         if same is not file:
             raise DataError(f"file {str(file)!r} is given twice (also as {str(same)!r}); name each file once")
-        if file.is_file():
+        if _is(Path.is_file, file):
             sizes[file.stat().st_size].append(file)
     # Only files of one size can be equal, so most files are never read for this.
     for candidates in sizes.values():
@@ -190,18 +247,23 @@ def _digest(path: Path) -> str:
             return hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
         raise DataError(
-            f"file {str(path)!r} cannot be read: {error.strerror}; check its permissions"
+            f"file {str(path)!r} cannot be read: {one_line(error)}; check its permissions"
         ) from error
 
 
-def _fitted(name: str, table: Table, first_name: str, first: Table) -> Table:
+def _fitted(name: str, table: Table, first_name: str, first: Table, fixed: bool) -> Table:
     """Return the table with the columns of the first client in the first client's order."""
     ours, theirs = table.feature_names, first.feature_names
     if ours == theirs:
         return table
     clients = f"clients {first_name!r} and {name!r}"
-    remedy = "leave the others out with drop=[...] (--drop NAME) or name those in common with columns=[...]"
-    if not (table.is_named and first.is_named):
+    if table.is_named != first.is_named:
+        nameless = first_name if table.is_named else name
+        raise DataError(
+            f"{clients}: {nameless!r} has no column names and the other has; give that file a header "
+            "line, or save its array with column names, as Parquet or CSV"
+        )
+    if not table.is_named:
         if len(ours) != len(theirs):
             raise DataError(
                 f"{clients} have {len(theirs)} and {len(ours)} columns; give all files the same columns"
@@ -209,7 +271,12 @@ def _fitted(name: str, table: Table, first_name: str, first: Table) -> Table:
         return replace(table, feature_names=theirs)
     if set(ours) != set(theirs):
         only = _only(first_name, theirs, ours) + _only(name, ours, theirs)
-        raise DataError(f"{clients} have different columns: {', '.join(only)}; {remedy} (--columns ...)")
+        remedy = (
+            "give all files the columns of the model"
+            if fixed
+            else f"leave the others out with {DROP_COLUMNS}, or name those in common with {CHOOSE_COLUMNS}"
+        )
+        raise DataError(f"{clients} have different columns: {', '.join(only)}; {remedy}")
     position = {column: j for j, column in enumerate(ours)}
     order = [position[column] for column in theirs]
     return replace(table, feature_names=theirs, X=np.ascontiguousarray(table.X[:, order]))
@@ -221,7 +288,7 @@ def _only(name: str, mine: tuple[str, ...], others: tuple[str, ...]) -> list[str
     return [f"only {name!r} has {listing(extra)}"] if extra else []
 
 
-def _divide(name: str, table: Table) -> list[ClientTable]:
+def _divide(name: str, table: Table, fixed: bool) -> list[ClientTable]:
     rows = np.flatnonzero(table.kept)
 
     def part(client: str, members: Mask | slice, n_dropped: int) -> ClientTable:
@@ -235,6 +302,7 @@ def _divide(name: str, table: Table) -> list[ClientTable]:
             rows[members],
             len(table.kept),
             n_dropped,
+            table.is_named,
         )
 
     if table.file_clients is None:
@@ -245,9 +313,10 @@ def _divide(name: str, table: Table) -> list[ClientTable]:
     sizes = np.bincount(of_kept, minlength=len(names))
     if not sizes.all():
         lost = [names[i] for i in np.flatnonzero(sizes == 0)]
+        remedy = "fill them in" if fixed else f"leave out the columns where it is with {DROP_COLUMNS}"
         raise DataError(
-            f"file {str(table.path)!r}: clients {listing(lost)} have a missing value in every row; leave out "
-            "the columns where it is with drop=[...] (--drop NAME), or these clients' rows"
+            f"file {str(table.path)!r}: clients {listing(lost)} have a missing value in every row; {remedy}, "
+            "or remove these clients' rows"
         )
     return [part(client, of_kept == i, int(dropped[i])) for i, client in enumerate(names)]
 

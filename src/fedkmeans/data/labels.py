@@ -1,6 +1,7 @@
 """Write the labels that were found beside the rows that they belong to."""
 
 import csv
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.feather as pa_feather
 import pyarrow.parquet as pq
@@ -16,9 +18,12 @@ from fedkmeans.data.atomic import atomic_path
 from fedkmeans.data.columns import Mask
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw
-from fedkmeans.data.text import find_layout, rows_of_text
+from fedkmeans.data.text import as_written, find_layout, rows_of_text
 from fedkmeans.errors import DataError
 from fedkmeans.typing import DataArray
+
+# Leading zeros, a plus sign, and whole numbers of more digits than a double keeps.
+_NOT_A_MEASUREMENT = r"^(?:\+|-?0[0-9]|-?[0-9]{16,}$)"
 
 
 def write_labels(
@@ -27,11 +32,13 @@ def write_labels(
     out_path: str | os.PathLike[str],
     column: str = "cluster",
     kept: Mask | None = None,
+    header: bool | None = None,
 ) -> None:
     """Write the rows of a data file with one added column, the labels.
 
     The file appears at once and whole, or not at all. From text to text every value stays as it was
-    written; a text without a header gets the one with which it was read (x0, x1, …).
+    written; a text without a header gets the one with which it was read (x0, x1, …). From text to another
+    format, columns of numbers that would not come back as the same text (001, +5) stay text.
 
     Parameters
     ----------
@@ -46,6 +53,8 @@ def write_labels(
     kept : ndarray of bool, shape (n_rows_in_file,), optional
         Rows that have a label, as `Table.kept`. The others get none: an empty field, a null, or -1 in
         ``.npy``.
+    header : bool, optional
+        Whether the first line of a text holds the column names, as for :func:`fedkmeans.data.read_table`.
 
     Raises
     ------
@@ -60,10 +69,11 @@ def write_labels(
         )
     if out.resolve() == source.resolve():
         raise DataError(f"file {str(out)!r} is the input; choose another file for the labels")
-    raw = read_raw(source)
+    raw = read_raw(source, header=header)
     if column in _all_names(raw):
         raise DataError(
-            f"file {str(source)!r} already has a column {column!r}; choose another name for the labels"
+            f"file {str(source)!r} already has a column {column!r}; choose another name for the labels with "
+            "--column NAME (in Python: column=...)"
         )
     full = _for_every_row(source, raw.n_rows, labels, kept)
     try:
@@ -99,27 +109,55 @@ def _apart(raw: RawTable) -> dict[str, Any]:
     }
 
 
-def _joined(raw: RawTable, column: str, labels: Any) -> Any:
-    columns = [pa.array(c) if isinstance(c, np.ndarray) else c for c in (*raw.columns, *_apart(raw).values())]
+def _joined(source: Path, raw: RawTable, column: str, labels: Any) -> Any:
+    own = _faithful(source, raw) if source.suffix.lower() in TEXT_SUFFIXES else raw.columns
+    columns = [pa.array(c) if isinstance(c, np.ndarray) else c for c in (*own, *_apart(raw).values())]
     return pa.table([*columns, labels], names=[*_all_names(raw), column])
+
+
+def _faithful(source: Path, raw: RawTable) -> list[Any]:
+    """Return the columns of a text, as text again where numbers or dates would not come back the same."""
+    converted = {j: c for j, c in enumerate(raw.columns) if not _is_text(c.type)}
+    columns = list(raw.columns)
+    if converted:
+        written = as_written(source, find_layout(source, header=raw.is_named), converted)
+        columns = [
+            written[j] if j in written and _differs(c, written[j]) else c for j, c in enumerate(columns)
+        ]
+    return columns
+
+
+def _is_text(kind: Any) -> bool:
+    # Nulls have no text to lose, and binary is text that is not UTF-8.
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind))
+
+
+def _differs(column: Any, text: Any) -> bool:
+    if pa.types.is_floating(column.type):
+        # 1.50 and 1.5 are one measurement; 01.5, +1.5 and whole numbers beyond a double are other texts.
+        changed = pc.match_substring_regex(text, _NOT_A_MEASUREMENT)
+    else:
+        changed = pc.not_equal(pc.utf8_lower(text), pc.utf8_lower(pc.cast(column, pa.string())))
+    return bool(pc.any(changed, min_count=0).as_py())
 
 
 def _write_text(path: Path, source: Path, raw: RawTable, column: str, labels: Any, delimiter: str) -> None:
     if source.suffix.lower() in TEXT_SUFFIXES:
-        _copy_text(path, source, column, labels, delimiter)
+        _copy_text(path, source, raw, column, labels, delimiter)
     else:
-        pa_csv.write_csv(_joined(raw, column, labels), path, pa_csv.WriteOptions(delimiter=delimiter))
+        pa_csv.write_csv(_joined(source, raw, column, labels), path, pa_csv.WriteOptions(delimiter=delimiter))
 
 
-def _copy_text(path: Path, source: Path, column: str, labels: Any, delimiter: str) -> None:
+def _copy_text(path: Path, source: Path, raw: RawTable, column: str, labels: Any, delimiter: str) -> None:
     # Values are copied as text: written again as numbers, 1.0 would become 1, and ? would be lost.
-    layout = find_layout(source)
+    layout = find_layout(source, header=raw.is_named)
+    n_columns = len(layout.names)  # less one where each line ends with a delimiter
     with path.open("w", encoding="utf-8", newline="") as handle:
         out = csv.writer(handle, delimiter=delimiter, lineterminator="\n")
         out.writerow([*layout.names, column])
         try:
-            for row, label in zip(rows_of_text(source, layout), labels.to_pylist(), strict=True):
-                out.writerow([*row, "" if label is None else label])
+            for (_, row), label in zip(rows_of_text(source, layout), labels.to_pylist(), strict=True):
+                out.writerow([*row[:n_columns], "" if label is None else label])
         except (ValueError, csv.Error) as error:
             raise DataError(
                 f"file {str(source)!r} cannot be copied row by row: {one_line(error)}; save it as UTF-8 "
@@ -136,16 +174,17 @@ def _write_tsv(path: Path, source: Path, raw: RawTable, column: str, labels: Any
 
 
 def _write_parquet(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
-    pq.write_table(_joined(raw, column, labels), path)
+    pq.write_table(_joined(source, raw, column, labels), path)
 
 
 def _write_feather(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
-    pa_feather.write_feather(_joined(raw, column, labels), str(path))
+    pa_feather.write_feather(_joined(source, raw, column, labels), str(path))
 
 
 def _write_npy(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
-    with path.open("wb") as handle:  # np.save adds a suffix to a path, but not to an open file
-        np.save(handle, labels.fill_null(-1).to_numpy(), allow_pickle=False)
+    buffer = io.BytesIO()  # written to a file itself, NumPy does not tell why a write failed
+    np.save(buffer, labels.fill_null(-1).to_numpy(), allow_pickle=False)
+    path.write_bytes(buffer.getvalue())
 
 
 WRITERS: dict[str, Callable[[Path, Path, RawTable, str, Any], None]] = {

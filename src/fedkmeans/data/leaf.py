@@ -132,9 +132,14 @@ def _shard(path: Path, user: str, data: Any, count: Any) -> tuple[DataArray, Int
         raise DataError(
             f"{where}: 'x' has {len(x)} rows, 'y' {len(y)} and 'num_samples' says {count}; {_REMEDY}"
         )
-    if not np.array_equal(y, y.astype(np.intp)):
+    # What does not fit shows in the result, so NumPy's warnings would only say it twice.
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole, single = y.astype(np.intp), x.astype(np.float32)
+    if not np.array_equal(y, whole):
         raise DataError(f"{where}: 'y' must hold whole numbers; {_REMEDY}")
-    return x.astype(np.float32), y.astype(np.intp)
+    if not np.isfinite(single).all():
+        raise DataError(f"{where}: 'x' holds values beyond single precision (3.4e38); {_REMEDY}")
+    return single, whole
 
 
 def _numbers(where: str, key: str, values: Any, n_dimensions: int) -> DataArray:

@@ -258,10 +258,12 @@ def partition(
     partitioner = PARTITIONERS.get(name.replace("_", "-"))
     if partitioner is None:
         raise ParameterError(f"unknown partitioner {name!r}; choose one of {listing(PARTITIONERS)}")
-    if set(options) != set(partitioner.options):
-        takes = listing(partitioner.options) or "no options"
-        given = listing(options) or "none"
-        raise ParameterError(f"partitioner {name!r} takes {takes}, got {given}; give exactly these")
+    for option in partitioner.options:
+        if option not in options:
+            raise ParameterError(f"{name} needs {option} (--{option}); give it a value")
+    for option in options:
+        if option not in partitioner.options:
+            raise ParameterError(f"{name} takes no {option} (--{option}); leave it out")
     if partitioner.needs_y:
         if y is None:
             raise ParameterError(f"partitioner {name!r} deals rows out by their labels; give the labels y")
@@ -305,7 +307,12 @@ def _cluster(X: DataArray, n_clusters: int, rng: np.random.Generator) -> IntArra
         # Five steps are not meant to converge, and repeated rows are dealt with by _fill_empty.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            labels: IntArray = kmeans.fit_predict(X).astype(np.intp)
+            with np.errstate(over="raise"):
+                labels: IntArray = kmeans.fit_predict(X).astype(np.intp)
+        except FloatingPointError as error:
+            raise DataError(
+                "X cannot be clustered: the squares of its largest values overflow; make its scale smaller"
+            ) from error
         except ValueError as error:
             raise DataError(f"X cannot be clustered: {one_line(error)}; give finite numbers only") from error
     return labels

@@ -1,6 +1,7 @@
 """Read a data file of any known format into columns, before anything is checked or chosen."""
 
 import csv
+import stat
 import tokenize
 import zipfile
 import zlib
@@ -17,10 +18,13 @@ import pyarrow.parquet as pq
 
 from fedkmeans.data.columns import Column
 from fedkmeans.data.leaf import read_leaf
-from fedkmeans.data.messages import listing, one_line, subject
+from fedkmeans.data.messages import is_control, listing, one_line, subject
 from fedkmeans.data.text import read_text
 from fedkmeans.errors import DataError
 from fedkmeans.typing import DataArray
+
+_NUMPY_MARKS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty archive
+_OBJECTS = "Object arrays cannot be loaded"  # NumPy's words for what only a pickle could hold
 
 
 @dataclass(frozen=True)
@@ -51,26 +55,65 @@ class RawTable:
     clients: Column | None = None
 
 
-def read_raw(path: Path, client_name: str | None = None) -> RawTable:
+def read_raw(path: Path, client_name: str | None = None, header: bool | None = None) -> RawTable:
     """Read a data file by the reader for its suffix.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    client_name : str, optional
+        Whose file it is, for error messages.
+    header : bool, optional
+        Whether the first line of a text holds the column names; guessed when not given.
 
     Raises
     ------
     DataError
-        The file is absent, of an unknown format, damaged, or has two columns of one name.
+        The file is absent, of an unknown format, damaged, or has columns without a name or of one name.
     """
     who = subject(path, client_name)
     reader = READERS.get(path.suffix.lower())
-    if not path.is_file():
-        raise DataError(f"{who} does not exist or is no file; check the path")
+    _refuse_no_file(path, who)
     if reader is None:
         raise DataError(f"{who} has an unknown format; save it as one of {listing(READERS, len(READERS))}")
     with _damage_named(who):
-        raw = reader(path, client_name)
+        raw = reader(path, client_name, header)
+    _refuse_bad_names(who, raw.names)
     repeated = [name for name, times in Counter(raw.names).items() if times > 1]
     if repeated:
         raise DataError(f"{who} has more than one column called {listing(repeated)}; rename them in the file")
     return raw
+
+
+def _refuse_no_file(path: Path, who: str) -> None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            raise DataError(
+                f"{who} is a link to {str(path.readlink())!r}, which does not exist; correct the link"
+            ) from None
+        raise DataError(f"{who} does not exist; check the path") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{who} cannot be read: {one_line(error)}; check the path") from error
+    if stat.S_ISDIR(mode):
+        raise DataError(f"{who} is a folder, not a regular file; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{who} is not a regular file; copy what it gives into one")
+
+
+def _refuse_bad_names(who: str, names: tuple[str, ...]) -> None:
+    for position, name in enumerate(names, 1):
+        if not name.strip():
+            guess = " (row numbers?)" if position == 1 else ""
+            raise DataError(
+                f"{who}: column {position} has no name{guess}; name it in the file or export without it"
+            )
+        if any(map(is_control, name)):
+            raise DataError(
+                f"{who}: the name of column {position}, {name!r}, has control characters; rename it in the "
+                "file"
+            )
 
 
 @contextmanager
@@ -99,18 +142,18 @@ def _damage_named(who: str) -> Iterator[None]:
         ) from error
 
 
-def _read_text(path: Path, client_name: str | None) -> RawTable:
-    layout, table = read_text(path, client_name)
+def _read_text(path: Path, client_name: str | None, header: bool | None) -> RawTable:
+    layout, table = read_text(path, client_name, header)
     return _from_arrow(table, layout.has_header)
 
 
-def _read_parquet(path: Path, client_name: str | None) -> RawTable:
+def _read_parquet(path: Path, client_name: str | None, header: bool | None) -> RawTable:
     # ParquetFile, as it reads this one file and never guesses columns from the names of folders.
     with pq.ParquetFile(path, memory_map=True) as file:
         return _from_arrow(file.read())
 
 
-def _read_arrow(path: Path, client_name: str | None) -> RawTable:
+def _read_arrow(path: Path, client_name: str | None, header: bool | None) -> RawTable:
     with pa.memory_map(str(path)) as source:
         magic = source.read(6)
         source.seek(0)
@@ -121,22 +164,24 @@ def _read_arrow(path: Path, client_name: str | None) -> RawTable:
         return _from_arrow(table)
 
 
-def _read_npy(path: Path, client_name: str | None) -> RawTable:
-    matrix = np.load(path, allow_pickle=False)
-    if not isinstance(matrix, np.ndarray):
-        matrix.close()
-        raise DataError(f"{subject(path, client_name)} is an .npz archive; give it the suffix .npz")
-    return _from_matrix(subject(path, client_name), matrix)
-
-
-def _read_npz(path: Path, client_name: str | None) -> RawTable:
+def _read_npy(path: Path, client_name: str | None, header: bool | None) -> RawTable:
     who = subject(path, client_name)
-    with np.load(path, allow_pickle=False) as archive:
+    with _opened_numpy(path, who) as found:
+        if not isinstance(found, np.ndarray):
+            raise DataError(f"{who} is an .npz archive; give it the suffix .npz")
+        return _from_matrix(who, found)
+
+
+def _read_npz(path: Path, client_name: str | None, header: bool | None) -> RawTable:
+    who = subject(path, client_name)
+    with _opened_numpy(path, who) as archive:
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{who} is an .npy array; give it the suffix .npy")
         if "X" not in archive:
             raise DataError(
                 f"{who} has no array 'X' but {listing(archive.files)}; save the rows under that name"
             )
-        arrays = {key: archive[key] for key in ("X", "y", "client") if key in archive}
+        arrays = {key: _member(who, archive, key) for key in ("X", "y", "client") if key in archive}
     matrix = arrays.pop("X")
     for key, values in arrays.items():
         if values.shape != matrix.shape[:1]:
@@ -147,7 +192,40 @@ def _read_npz(path: Path, client_name: str | None) -> RawTable:
     return _from_matrix(who, matrix, arrays.get("y"), arrays.get("client"))
 
 
-def _read_leaf(path: Path, client_name: str | None) -> RawTable:
+@contextmanager
+def _opened_numpy(path: Path, who: str) -> Iterator[Any]:
+    """Give the array or the archive in a file, and close it whatever happens."""
+    with path.open("rb") as handle:
+        start = handle.read(len(_NUMPY_MARKS[0]))
+        handle.seek(0)
+        # NumPy takes any other file for a pickle, and says so though it is none.
+        if not start.startswith(_NUMPY_MARKS):
+            raise ValueError("it does not start as NumPy's files do")
+        try:
+            found = np.load(handle, allow_pickle=False)
+        except ValueError as error:
+            if _OBJECTS not in str(error):
+                raise
+            raise DataError(
+                f"{who} holds Python objects, not numbers; save it with a numeric dtype"
+            ) from None
+        yield found
+
+
+def _member(who: str, archive: Any, key: str) -> DataArray:
+    try:
+        values: DataArray = archive[key]
+    except ValueError as error:
+        if _OBJECTS not in str(error):
+            raise
+        kind = "numeric dtype" if key == "X" else "numeric or text dtype"
+        raise DataError(
+            f"{who}: array {key!r} holds Python objects, not numbers; save it with a {kind}"
+        ) from None
+    return values
+
+
+def _read_leaf(path: Path, client_name: str | None, header: bool | None) -> RawTable:
     file = read_leaf(path)
     return _from_matrix(subject(path, client_name), file.X, file.y, np.array(file.users)[file.clients])
 
@@ -169,7 +247,7 @@ def _from_matrix(
     return RawTable(names, columns, len(matrix), False, matrix, labels, clients)
 
 
-READERS: dict[str, Callable[[Path, str | None], RawTable]] = {
+READERS: dict[str, Callable[[Path, str | None, bool | None], RawTable]] = {
     ".csv": _read_text,
     ".tsv": _read_text,
     ".txt": _read_text,

@@ -1,22 +1,20 @@
 """A data file as one numeric table, checked: what cannot be clustered is refused by name, with a remedy."""
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedkmeans.data.columns import Column, Mask, fill, label_values, missing_mask, numeric_dtype, type_name
-from fedkmeans.data.messages import listing, nearest, subject
+from fedkmeans.data.choosing import Roles, choose, refuse_non_numeric, special_column
+from fedkmeans.data.columns import Column, Mask, fill, label_values, missing_mask, numeric_dtype
+from fedkmeans.data.messages import DROP_COLUMNS, DROP_ROWS, count, drop_these, listing, subject
 from fedkmeans.data.readers import RawTable, read_raw
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.typing import DataArray
 
 MISSING_RULES = ("error", "drop_rows")
-# What the command line calls the columns with a role of their own.
-_OPTIONS = {"label": "--label", "client": "--client-column"}
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,14 @@ def read_table(
     client: str | None = None,
     missing: str = "error",
     client_name: str | None = None,
+    header: bool | None = None,
+    fixed_columns: bool = False,
 ) -> Table:
     """Read a data file: CSV and other delimited text, Parquet, Arrow/Feather, NumPy or LEAF JSON.
 
     Text without a header (a first line of numbers only) and NumPy arrays get the column names x0,
-    x1, …; ``?``, ``NA``, ``NaN``, ``null`` and nothing at all are missing values. An ``.npz`` file holds
+    x1, …; ``?``, ``NA``, ``NaN``, ``null`` and nothing at all are missing values; so is an empty line
+    where there is one column only, while any other file may have empty lines. An ``.npz`` file holds
     ``X`` and perhaps ``y`` (the labels) and ``client``; a LEAF file always has labels and clients.
 
     Parameters
@@ -90,6 +91,12 @@ def read_table(
         whose client is missing is refused in any case: it belongs to nobody.
     client_name : str, optional
         Whose file it is, for error messages.
+    header : bool, optional
+        Whether the first line of a text holds the column names. When not given, it does unless it is
+        all numbers; a line such as 0,1,2 or 2019,2020,2021 may be either, and is then refused.
+    fixed_columns : bool
+        Whether the columns cannot be chosen, because a model needs them as they are; error messages then
+        propose other remedies than to leave columns out.
 
     Returns
     -------
@@ -104,76 +111,25 @@ def read_table(
         raise ParameterError(f"unknown rule missing={missing!r}; choose one of {listing(MISSING_RULES)}")
     path = Path(path)
     who = subject(path, client_name)
-    raw = read_raw(path, client_name)
+    roles = Roles(columns, drop, label, client, fixed_columns)
+    raw = read_raw(path, client_name, header)
     if not raw.n_rows:
         raise DataError(f"{who} has no rows; leave this file out, or export it again")
     by_name = dict(zip(raw.names, raw.columns, strict=True))
-    labels = _special(who, by_name, label, raw.labels, "y", "label")
-    clients = _special(who, by_name, client, raw.clients, "client", "client")
-    names = _choose(who, raw.names, columns, drop, (label, client))
-    _refuse_non_numeric(who, by_name, names)
+    labels = special_column(who, by_name, label, raw.labels, "y", "label")
+    clients = special_column(who, by_name, client, raw.clients, "client", "client")
+    names = choose(who, raw.names, roles)
+    refuse_non_numeric(path, who, raw, names, roles)
     checked = {name: by_name[name] for name in names} | ({} if labels is None else {label or "y": labels})
-    kept = _kept_rows(who, checked, raw.n_rows, missing)
+    kept = _kept_rows(who, checked, raw.n_rows, missing, fixed_columns)
     label_array = None if labels is None else _values(who, label or "y", labels)[kept]
     client_array = None if clients is None else _client_values(who, client or "client", clients)
     X = _matrix(who, raw, names, kept)
+    _refuse_infinite(who, X, names, fixed_columns)
     return Table(path, names, X, label_array, client_array, kept, raw.is_named)
 
 
-def _special(
-    who: str, by_name: dict[str, Column], name: str | None, own: Column | None, own_name: str, role: str
-) -> Column | None:
-    """Find the label or client column: the one called `name`, or what the format keeps apart."""
-    if name is None or (own is not None and name == own_name):
-        return own
-    if name not in by_name:
-        raise DataError(
-            f"{who} has no {role} column {name!r}; {nearest(name, tuple(by_name))} Name it with {role}=... "
-            f"({_OPTIONS[role]} NAME)"
-        )
-    return by_name[name]
-
-
-def _choose(
-    who: str,
-    known: tuple[str, ...],
-    columns: Sequence[str] | None,
-    drop: Sequence[str],
-    special: tuple[str | None, str | None],
-) -> tuple[str, ...]:
-    there, left_out = set(known), {*drop, *special}
-    for argument, wanted in (("columns", columns or ()), ("drop", drop)):
-        for name in wanted:
-            if name not in there:
-                raise DataError(f"{who} has no column {name!r}; {nearest(name, known)} Correct {argument}")
-    if columns is None:
-        names = tuple(name for name in known if name not in left_out)
-    else:
-        names = tuple(columns)
-        twice = [name for name, times in Counter(names).items() if times > 1 or name in left_out]
-        if twice:
-            raise DataError(
-                f"{who}: {listing(twice)} in columns is there twice, dropped, the label or the client; "
-                "take it out of columns"
-            )
-    if not names:
-        raise DataError(f"{who} has no columns left to cluster; drop fewer, or name some with columns=[...]")
-    return names
-
-
-def _refuse_non_numeric(who: str, by_name: dict[str, Column], names: tuple[str, ...]) -> None:
-    bad = [name for name in names if numeric_dtype(by_name[name]) is None]
-    if bad:
-        types = ", ".join(sorted({type_name(by_name[name]) for name in bad}))
-        options = " ".join(f"--drop {name}" for name in bad[:3]) + (" …" if len(bad) > 3 else "")
-        raise DataError(
-            f"{who}: columns that are not numeric ({types}): {listing(bad, len(bad))}; leave them out with "
-            f"drop=[{listing(bad, 3)}] ({options}), or name the numeric ones with columns=[...] "
-            "(--columns ...)"
-        )
-
-
-def _kept_rows(who: str, checked: dict[str, Column], n_rows: int, missing: str) -> Mask:
+def _kept_rows(who: str, checked: dict[str, Column], n_rows: int, missing: str, fixed: bool) -> Mask:
     kept = np.ones(n_rows, dtype=bool)
     counts: dict[str, int] = {}
     for name, column in checked.items():
@@ -182,16 +138,16 @@ def _kept_rows(who: str, checked: dict[str, Column], n_rows: int, missing: str) 
             counts[name] = int(absent.sum())
             kept &= ~absent
     if counts and missing == "error":
-        found = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
-        raise DataError(
-            f"{who}: missing values in {found} of {n_rows} rows; leave out these rows with "
-            'missing="drop_rows" (--missing drop-rows), or the columns with drop=[...] (--drop NAME)'
+        found = ", ".join(f"{name!r} ({times})" for name, times in counts.items())
+        remedy = (
+            f"fill them in, or {DROP_ROWS}" if fixed else f"{DROP_ROWS}, or the columns with {DROP_COLUMNS}"
         )
+        raise DataError(f"{who}: missing values in {found} of {count(n_rows, 'row')}; {remedy}")
     if not kept.any():
         worst = max(counts, key=lambda name: counts[name])
+        remedy = "fill in the values" if fixed else f"leave out that column with {drop_these([worst])}"
         raise DataError(
-            f"{who}: every row has a missing value (most in {worst!r}, {counts[worst]} of {n_rows}); leave "
-            f"out that column with drop=[{worst!r}] (--drop {worst})"
+            f"{who}: every row has a missing value (most in {worst!r}, {counts[worst]} of {n_rows}); {remedy}"
         )
     return kept
 
@@ -209,15 +165,17 @@ def _matrix(who: str, raw: RawTable, names: tuple[str, ...], kept: Mask) -> Data
         X = np.empty((int(kept.sum()), len(names)), dtype=dtype)
         for j, column in enumerate(columns):
             fill(X[:, j], column, None if kept.all() else kept)
-    if X.dtype.kind == "f":
-        infinite = {name: int(np.isinf(X[:, j]).sum()) for j, name in enumerate(names)}
-        found = ", ".join(f"{name!r} ({count})" for name, count in infinite.items() if count)
-        if found:
-            raise DataError(
-                f"{who}: infinite values in {found}; correct them in the file, or leave out the columns "
-                "with drop=[...] (--drop NAME)"
-            )
     return X
+
+
+def _refuse_infinite(who: str, X: DataArray, names: tuple[str, ...], fixed: bool) -> None:
+    if X.dtype.kind != "f":
+        return
+    infinite = {name: int(np.isinf(X[:, j]).sum()) for j, name in enumerate(names)}
+    found = ", ".join(f"{name!r} ({times})" for name, times in infinite.items() if times)
+    if found:
+        otherwise = "" if fixed else f", or leave out the columns with {DROP_COLUMNS}"
+        raise DataError(f"{who}: infinite values in {found}; correct them in the file{otherwise}")
 
 
 def _values(who: str, name: str, column: Column) -> DataArray:
@@ -231,6 +189,6 @@ def _client_values(who: str, name: str, column: Column) -> DataArray:
     absent = int(missing_mask(column).sum())
     if absent:
         raise DataError(
-            f"{who}: client column {name!r} is empty in {absent} rows; fill it in, or remove these rows"
+            f"{who}: client column {name!r} is empty in {count(absent, 'row')}; fill it in, or drop such rows"
         )
     return _values(who, name, column)
