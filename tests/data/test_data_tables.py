@@ -1,6 +1,7 @@
 import decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as pa_feather
 import pyarrow.parquet as pq
@@ -272,3 +273,12 @@ def test_real_s_sets(data_home, name):
     table = read_table(data_home / "s-sets" / f"{name}.csv", label="x2")
     assert table.X.shape == (5000, 2)
     assert len(np.unique(table.labels)) == 15
+
+
+def test_a_pandas_index_saved_as_a_column_is_refused(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=[7, 9, 11])
+    frame.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"'__index_level_0__' holds row numbers; .*index=False"):
+        read_table(tmp_path / "x.parquet")
+    frame.to_parquet(tmp_path / "y.parquet", index=False)
+    assert read_table(tmp_path / "y.parquet").feature_names == ("a",)

@@ -109,6 +109,8 @@ def _refuse_bad_names(who: str, names: tuple[str, ...]) -> None:
             raise DataError(
                 f"{who}: column {position} has no name{guess}; name it in the file or export without it"
             )
+        if name.startswith("__index_level_"):  # what pandas calls an index without a name
+            raise DataError(f"{who}: column {name!r} holds row numbers; save the file with index=False")
         if any(map(is_control, name)):
             raise DataError(
                 f"{who}: the name of column {position}, {name!r}, has control characters; rename it in the "
