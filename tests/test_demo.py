@@ -1,3 +1,4 @@
+import errno
 import io
 
 import numpy as np
@@ -129,6 +130,31 @@ def test_the_explanation_uses_the_figures_of_the_run(result):
     assert f"{result.row('non-iid', 'dwf').score:.4f}" in text
     assert f"{result.row('non-iid', 'ewf').score:.4f}" in text
     assert "paths.png" in text
+
+
+def test_no_empty_folder_is_left_behind_when_it_fails(tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError("a mistake")
+
+    monkeypatch.setattr(demo, "_compare", broken)
+    with pytest.raises(OSError, match="a mistake"):
+        demo.run_demo(tmp_path / "made" / "anew")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(OSError, match="a mistake"):
+        demo.run_demo(tmp_path / "mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
+    def refuse(dir):  # noqa: A002 (as tempfile calls it; to the superuser every folder is open)
+        raise PermissionError(errno.EACCES, "Permission denied", f"{dir}/tmp123")
+
+    monkeypatch.setattr(demo.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(demo, "_compare", lambda *_: pytest.fail("it went to work"))
+    with pytest.raises(DataError, match=r"cannot write to folder '[^']*new': Permission denied; choose"):
+        demo.run_demo(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path):

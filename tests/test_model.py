@@ -240,6 +240,9 @@ MALFORMED = {
     "history is ragged": write(HISTORY_FILE, b"round,movement\n1,2\n3\n"),
     "history is text": write(HISTORY_FILE, b"round,movement\n1,fast\n"),
     "history has a name twice": write(HISTORY_FILE, b"round,round\n1,2\n"),
+    "history is empty": write(HISTORY_FILE, b""),
+    "history has no rounds": write(HISTORY_FILE, b"round,movement\n"),
+    "other parameters": change_card(parameters__n_clusters=5),
 }
 
 
@@ -256,6 +259,28 @@ def test_malformed_models_are_refused_in_one_line(model, tmp_path, damage):
     assert ";" in message  # the remedy follows
 
 
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("history is ragged", "the history is damaged, its lines differ in length;"),
+        ("history is text", "the history holds something that is no number (could not convert"),
+        ("history has a name twice", "the history has column 'round' twice;"),
+        ("history is empty", "the history is empty, and the card speaks of 20 rounds;"),
+        ("the same name twice", "the card names 'a' twice where 3 different columns are needed;"),
+        ("other parameters", "n_clusters=5 among the parameters, and there are 3;"),
+        ("no card", "card.json is missing;"),
+    ],
+)
+def test_what_is_wrong_is_said_once_and_by_name(model, tmp_path, damage, words):
+    model.save(tmp_path / "m")
+    MALFORMED[damage](tmp_path / "m")
+    assert is_model(tmp_path / "m")  # it calls itself one, so its fault is told
+    with pytest.raises(ModelError) as caught:
+        Model.load(tmp_path / "m")
+    assert words in str(caught.value)
+    assert str(caught.value).count("damaged") <= 1
+
+
 def test_a_newer_model_asks_for_an_upgrade(model, tmp_path):
     model.save(tmp_path / "m")
     change_card(format_version=2)(tmp_path / "m")
@@ -269,6 +294,12 @@ def test_a_model_that_is_not_there(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match="is missing"):
         Model.load(tmp_path / "empty")
+
+
+def test_a_data_file_is_no_model(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ModelError, match=r"x\.csv' is no model; give a folder"):
+        Model.load(tmp_path / "x.csv")
 
 
 def test_any_file_of_tensors_is_not_a_model(tmp_path):

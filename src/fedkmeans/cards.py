@@ -7,13 +7,16 @@ import io
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, NoReturn
 
 import numpy as np
 
+from fedkmeans.catalogue import ALGORITHMS
+from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import ModelError
 
 FORMAT = "fedkmeans model"
@@ -112,6 +115,15 @@ def _plain(value: Any) -> Any:
     return getattr(value, "__name__", type(value).__name__)
 
 
+def to_json(value: Any, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Write JSON in which no character does anything to a terminal that shows it."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=ascii_only, indent=indent)
+    if text.isascii() and "\x7f" not in text:
+        return text  # json has escaped all other controls in ASCII itself
+    # Such characters stand in texts alone, where JSON has an escape for each.
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
 def parse(text: str) -> dict[str, Any]:
     """Read a card from JSON and check that this version understands it.
 
@@ -156,16 +168,39 @@ def check(card: Mapping[str, Any], k: int, m: int) -> None:
             f"the card speaks of {n_clusters} centroids of {card['data']['n_features']} columns, and there "
             f"are {k} of {m}"
         )
-    if names is not None and (
-        len(names) != m or len(set(map(str, names))) != m or not all(isinstance(name, str) for name in names)
-    ):
-        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
+    asked = card["parameters"].get("n_clusters", k)
+    if asked != k:
+        raise ModelError(f"the card speaks of n_clusters={asked!r} among the parameters, and there are {k}")
+    if names is not None:
+        _check_names(names, m)
     for client in card["data"]["clients"]:
         if not isinstance(client, dict) or not (
             isinstance(client.get("name"), str) and type(client.get("n_samples")) is int
         ):
             raise ModelError("a client on the card has no name or no number of rows")
     _check_history(card["history"])
+
+
+def _check_names(names: list[Any], m: int) -> None:
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError("a column on the card has a name that is no text")
+    twice = _twice(names)
+    if twice:
+        raise ModelError(f"the card names {listing(twice)} twice where {m} different columns are needed")
+    if len(names) != m:
+        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
+def check_rounds(card: Mapping[str, Any]) -> None:
+    """Refuse an empty history of an algorithm that works in rounds; only one file may leave it out."""
+    algorithm = ALGORITHMS.get(card["algorithm"])
+    in_rounds = algorithm is not None and not algorithm.pooled and card["result"]["n_rounds"] > 0
+    if in_rounds and not any(card["history"].values()):
+        raise ModelError(f"the history is empty, and the card speaks of {card['result']['n_rounds']} rounds")
 
 
 def _check_history(history: Mapping[str, Any]) -> None:
@@ -191,11 +226,16 @@ def history_from_csv(text: str) -> dict[str, list[Any]]:
     """Read what `history_to_csv` wrote; raises ModelError where it did not."""
     try:
         header, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
-        if any(len(row) != len(header) for row in rows) or len(set(header)) != len(header):
-            raise ModelError("the history is damaged, its lines differ in length")
-        return {name: [_number(row[i]) for row in rows] for i, name in enumerate(header)}
-    except (ValueError, csv.Error) as error:
+    except csv.Error as error:
         raise ModelError(f"the history is damaged ({error})") from error
+    if _twice(header):
+        raise ModelError(f"the history has column {listing(_twice(header))} twice")
+    if any(len(row) != len(header) for row in rows):
+        raise ModelError("the history is damaged, its lines differ in length")
+    try:
+        return {name: [_number(row[i]) for row in rows] for i, name in enumerate(header)}
+    except ValueError as error:
+        raise ModelError(f"the history holds something that is no number ({one_line(error)})") from error
 
 
 def _number(text: str) -> int | float | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +145,11 @@ def run_demo(
     -------
     DemoResult
     """
-    out = _folder(out_dir)
+    with _folder(out_dir) as out:
+        return _compare(out, seed, n_jobs, report, max_rounds)
+
+
+def _compare(out: Path, seed: int, n_jobs: int, report: Callable[[str], None], max_rounds: int) -> DemoResult:
     data = load_synthetic()
     jobs = _jobs(max_rounds, data.X.mean(axis=0))
     report(
@@ -160,13 +166,30 @@ def run_demo(
     return _saved(out, data.X, data.y, clients, done)
 
 
-def _folder(out_dir: str | os.PathLike[str]) -> Path:
+@contextmanager
+def _folder(out_dir: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make the folder and try whether it can be written; when all fails, leave no empty folder behind."""
     out = Path(out_dir)
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make folder {str(out)!r}: {one_line(error)}; choose another") from error
-    return out
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            cause = error.strerror or one_line(error)
+            raise DataError(f"cannot make folder {str(out)!r}: {cause}; choose another") from error
+        try:
+            with tempfile.TemporaryFile(dir=out):
+                pass
+        except OSError as error:
+            cause = error.strerror or one_line(error)
+            raise DataError(f"cannot write to folder {str(out)!r}: {cause}; choose another") from error
+        yield out
+    except BaseException:
+        for folder in new:
+            # One that holds something stays, and so do those around it.
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _jobs(max_rounds: int, middle: FloatArray) -> list[_Job]:

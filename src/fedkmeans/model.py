@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import warnings
@@ -111,11 +110,13 @@ class Model:
                 with atomic_folder(path) as folder:
                     (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
                     card = {key: value for key, value in self.card.items() if key != "history"}
-                    (folder / CARD_FILE).write_text(_json(card, indent=2) + "\n", encoding="utf-8")
+                    (folder / CARD_FILE).write_text(cards.to_json(card, indent=2) + "\n", encoding="utf-8")
                     history = cards.history_to_csv(self.card["history"])
                     (folder / HISTORY_FILE).write_text(history, encoding="utf-8")
         except OSError as error:
-            raise ModelError(f"Model {str(path)!r} cannot be written: {one_line(error)}; {_PLACE}") from error
+            # Without the path in the error, that of a temporary file.
+            cause = error.strerror or one_line(error)
+            raise ModelError(f"Model {str(path)!r} cannot be written: {cause}; {_PLACE}") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -131,6 +132,10 @@ class Model:
             raise ModelError(
                 f"Model {str(path)!r} does not exist; check the path, or make one with fedkmeans fit."
             )
+        if place.is_file() and place.suffix.lower() != FILE_SUFFIX:
+            raise ModelError(
+                f"{str(path)!r} is no model; give a folder or NAME{FILE_SUFFIX} that fit has saved."
+            )
         centroids, notes = _read_tensors(place, place / CENTROIDS_FILE if place.is_dir() else place)
         with _named(place):
             if place.is_dir():
@@ -142,6 +147,8 @@ class Model:
                     raise ModelError("it holds no card, so fedkmeans did not write it")
                 card = cards.parse(notes["card"])
             cards.check(card, *centroids.shape)
+            if place.is_dir():
+                cards.check_rounds(card)
         names = card["data"]["feature_names"]
         return cls(centroids, None if names is None else tuple(names), card)
 
@@ -205,7 +212,9 @@ _PLACE = "choose a place in an existing folder that you may write to."
 def is_model(path: str | os.PathLike[str]) -> bool:
     """Tell whether what is at `path` calls itself a model; it may still be damaged."""
     place = Path(path)
-    return (place / CARD_FILE).is_file() or (place.is_file() and place.suffix.lower() == FILE_SUFFIX)
+    return any((place / name).is_file() for name in (CARD_FILE, CENTROIDS_FILE)) or (
+        place.is_file() and place.suffix.lower() == FILE_SUFFIX
+    )
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
@@ -240,13 +249,9 @@ def check_destination(path: str | os.PathLike[str]) -> None:
         ) from error
 
 
-def _json(card: dict[str, Any], indent: int | None = None) -> str:
-    return json.dumps(card, allow_nan=False, ensure_ascii=False, indent=indent)
-
-
 def _short_card(card: dict[str, Any]) -> str:
     """Write the card for a single file, whose header may hold only so much."""
-    text = _json(card)
+    text = cards.to_json(card)
     if len(text.encode()) <= _LARGEST_CARD:
         return text
     warnings.warn(
@@ -254,7 +259,7 @@ def _short_card(card: dict[str, Any]) -> str:
         "(a path without .safetensors) to keep it.",
         stacklevel=3,
     )
-    return _json({**card, "history": {}})
+    return cards.to_json({**card, "history": {}})
 
 
 # --- reading -----------------------------------------------------------------------------------

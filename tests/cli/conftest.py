@@ -34,8 +34,8 @@ def here(tmp_path, monkeypatch) -> Path:
 def run(here):
     """Run a command line; an exception that is no exit is raised again."""
 
-    def run_(line: str) -> Outcome:
-        result = CliRunner(**APART).invoke(app, line.split())
+    def run_(line: str | list[str]) -> Outcome:
+        result = CliRunner(**APART).invoke(app, line.split() if isinstance(line, str) else line)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Outcome(result.exit_code, result.stdout, result.stderr)
@@ -47,7 +47,7 @@ def run(here):
 def refused(run, here):
     """Run a command line that must fail: exit code 2, one line, and nothing written. Returns the line."""
 
-    def refused_(line: str) -> str:
+    def refused_(line: str | list[str]) -> str:
         before = sorted(here.rglob("*"))
         outcome = run(line)
         assert outcome.code == 2, outcome

@@ -51,7 +51,7 @@ def test_an_empty_file(refused, good):
 def test_more_clusters_than_rows(refused, good, algorithm):
     write_client("bad.csv", 1, n=3)
     line = refused(f"fit north.csv bad.csv -k 34 -a {algorithm}")
-    expect(line, "n_samples=33", "n_clusters=34", "fewer clusters")
+    expect(line, "33 rows", "-k 34", "fewer clusters")
 
 
 def test_different_columns(refused, good):
@@ -72,7 +72,7 @@ def test_text_columns(refused, good):
 
 def test_a_row_that_is_too_short(refused, good):
     Path("bad.csv").write_text("age,weight\n1,2\n3\n")
-    expect(refused(FIT), "'bad'", "row", "1 values", "correct that row")
+    expect(refused(FIT), "'bad'", "line 3", "1 value ", "correct that line")
 
 
 def test_a_folder_that_is_called_like_a_file(refused, good):
@@ -127,34 +127,42 @@ def test_a_pickle_is_not_opened(refused, here):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("-k 0", "n_clusters (-k) must be a whole number of at least 1"),
-        ("-k -3", "n_clusters (-k) must be a whole number of at least 1"),
+        ("-k 0", "Error: -k must be a whole number of at least 1"),
+        ("-k -3", "Error: -k must be a whole number of at least 1"),
         ("-k two", "-k"),
-        ("-k 2 --max-local 0", "max_local must be"),
-        ("-k 2 --max-rounds 0", "max_rounds must be"),
-        ("-k 2 --min-rounds -1", "min_rounds must be"),
-        ("-k 2 --learning-rate 0", "learning_rate must be"),
-        ("-k 2 --learning-rate nan", "learning_rate must be"),
-        ("-k 2 --momentum 1", "momentum must be"),
-        ("-k 2 --tol -1", "tol must be"),
-        ("-k 2 --tol-local -1", "tol_local must be"),
-        ("-k 2 --patience 0", "patience must be"),
-        ("-k 2 --patience soon", "patience must be"),
-        ("-k 2 --n-init 0", "n_init must be"),
-        ("-k 2 --n-jobs 0", "n_jobs must be"),
-        ("-k 2 --score-every -1", "score_every must be"),
-        ("-k 2 --clients-per-round 0", "clients_per_round must be"),
-        ("-k 2 --clients-per-round 5", "clients_per_round is 5"),
-        ("-k 2 --seed -1", "seed must be"),
-        ("-k 2 --init nonsense", "init must be"),
-        ("-k 2 --empty-clusters nonsense", "empty_clusters must be one of"),
-        ("-k 2 --algorithm nonsense", "algorithm must be one of dwf"),
-        ("-k 2 --algorithm wf --weighting nonsense", "nonsense"),
-        ("-k 2 --algorithm dwf --weighting equal", "weighting cannot be set for 'dwf'"),
-        ("-k 2 --algorithm kfed --momentum 0.5 --tol 1", "momentum, tol cannot be set for 'kfed'"),
-        ("-k 2 --algorithm k-means --max-rounds 3", "max_rounds cannot be set for 'k-means'"),
-        ("-k 2 --algorithm k-means --tol -1", "'tol'"),
-        ("-k 2 --missing nonsense", "nonsense"),
+        ("-k 2 --max-local 0", "--max-local must be"),
+        ("-k 2 --max-rounds 0", "--max-rounds must be"),
+        ("-k 2 --min-rounds -1", "--min-rounds must be"),
+        ("-k 2 --learning-rate 0", "--learning-rate must be"),
+        ("-k 2 --learning-rate nan", "--learning-rate must be"),
+        ("-k 2 --momentum 1", "Error: --momentum must be"),
+        ("-k 2 --tol -1", "Error: --tol must be"),
+        ("-k 2 --tol-local -1", "--tol-local must be"),
+        ("-k 2 --patience 0", "Error: --patience must be"),
+        ("-k 2 --patience soon", "Error: --patience must be"),
+        ("-k 2 --n-init 0", "--n-init must be"),
+        ("-k 2 --n-jobs 0", "--n-jobs must be"),
+        ("-k 2 --score-every -1", "--score-every must be"),
+        ("-k 2 --clients-per-round 0", "--clients-per-round must be"),
+        ("-k 2 --clients-per-round 5", "--clients-per-round is 5"),
+        ("-k 2 --seed -1", "Error: --seed must be"),
+        ("-k 2 --init nonsense", "Error: --init must be"),
+        ("-k 2 --empty-clusters nonsense", "--empty-clusters must be one of"),
+        ("-k 2 --algorithm nonsense", "--algorithm must be one of dwf"),
+        ("-k 2 --algorithm wf --weighting nonsense", "one of by_compactness, by_size, dynamic, equal; got"),
+        ("-k 2 --algorithm wf --weighting last_counts", "got 'last_counts'"),
+        (
+            "-k 2 --algorithm dwf --weighting equal",
+            "'dwf', it is 'dynamic'; use --algorithm wf",
+        ),
+        ("-k 2 --algorithm kfed --momentum 0.5 --tol 1", "--momentum, --tol cannot be set for 'kfed'"),
+        ("-k 2 --algorithm kfed --tol 1", "It takes --n-init, --n-local-clusters"),
+        ("-k 2 --algorithm k-means --max-rounds 3", "--max-rounds cannot be set for 'k-means'"),
+        ("-k 2 --algorithm k-means --tol -1", "Error: --tol must be a float"),
+        ("-k 2 --missing nonsense", "--missing: must be error or drop-rows, got 'nonsense'. See"),
+        ("-k 2 --header perhaps", "--header: must be yes or no, got 'perhaps'"),
+        ("-k 2 --init start.csv", "--init: file 'start.csv' does not exist; check the path"),
+        ("-k 2 --init k/means", "--init: file 'k/means' does not exist"),
         ("-k 2 --label nonsense", "'nonsense'"),
         ("-k 2 --client-column nonsense", "'nonsense'"),
         ("-k 2 --columns nonsense", "'nonsense'"),
@@ -174,10 +182,10 @@ def test_parameters_that_make_no_sense(refused, good, options, words):
     ("options", "words"),
     [
         ("--dataset nonsense", "unknown data set 'nonsense'"),
-        ("--dataset digits --distribution nonsense", "unknown partitioner 'nonsense'"),
-        ("--dataset digits --n-clients 0", "n_clients must"),
-        ("--dataset digits --distribution dirichlet", "'alpha'"),
-        ("--dataset digits --distribution dirichlet --alpha -1", "alpha must"),
+        ("--dataset digits --distribution nonsense", "--distribution must be one of"),
+        ("--dataset digits --n-clients 0", "--n-clients must"),
+        ("--dataset digits --distribution dirichlet", "--distribution dirichlet needs --alpha"),
+        ("--dataset digits --distribution dirichlet --alpha -1", "Error: --alpha must"),
         ("", "either data files or a built-in data set"),
     ],
 )
@@ -201,7 +209,10 @@ def test_the_place_is_checked_before_the_data_is_read(refused, here):
 
 def test_centroids_to_start_from_that_do_not_fit(refused, good):
     np.save("start.npy", np.zeros((3, 2)))
-    expect(refused("fit north.csv -k 2 --init start.npy"), "init must hold 2 centroids")
+    expect(
+        refused("fit north.csv -k 2 --init start.npy"),
+        "'start.npy' of --init must hold 2 centroids of 2 columns, and holds 3 of 2",
+    )
     Path("start.csv").write_text("height,weight\n1,2\n3,4\n")
     expect(refused("fit north.csv -k 2 --init start.csv"), "start.csv", "height", "columns of the data")
 

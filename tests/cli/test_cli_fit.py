@@ -70,7 +70,7 @@ def test_all_options_reach_the_estimator(run, clients):
 
 
 def test_options_of_k_fed(run, clients):
-    line = "fit north.csv south.csv -k 2 -a kfed --n-local-clusters 3 --n-init-local 2 --max-iter 7"
+    line = "fit north.csv south.csv -k 3 -a kfed --n-local-clusters 3 --n-init-local 2 --max-iter 7"
     assert run(line).code == 0
     parameters = Model.load("model").card["parameters"]
     assert [parameters[key] for key in ("n_local_clusters", "n_init_local", "max_iter")] == [3, 2, 7]
@@ -100,7 +100,7 @@ def test_rows_with_missing_values_are_left_out_with_a_note(run, here):
     write_client("a.csv", 0, age=["?", *range(29)])
     outcome = run("fit a.csv -k 2 --missing drop-rows --max-rounds 5")
     assert outcome.code == 0
-    assert "Note: 1 of 30 rows have a missing value" in outcome.err
+    assert "Note: 1 of 30 rows has a missing value and is left out." in outcome.err
     assert Model.load("model").card["data"]["n_samples"] == 29
 
 
@@ -108,7 +108,7 @@ def test_a_built_in_data_set_is_dealt_out(run):
     outcome = run("fit --dataset synthetic --distribution half-iid --n-clients 7 -k 5 --max-rounds 5")
     assert outcome.code == 0, outcome.err
     assert len(Model.load("model").card["data"]["clients"]) == 7
-    assert run("fit --dataset synthetic -k 5 -a kfed").code == 0
+    assert run("fit --dataset synthetic -k 5 -a kfed --force").code == 0
     assert len(Model.load("model").card["data"]["clients"]) == 10
 
 
@@ -133,7 +133,8 @@ def test_progress_is_plain_lines_outside_a_terminal(run, clients):
     line = "fit north.csv south.csv -k 2 --tol 0 --patience none --max-rounds 100 --seed 0"
     outcome = run(line)
     lines = [text for text in outcome.err.splitlines() if "round" in text]
-    assert len(lines) == 11  # the first round, and every tenth of the way
+    assert "round 1 of at most 100" in lines[0]
+    assert len(lines) == 2  # the first round and the last, as all of them take less than a second
     assert "round 100 of at most 100" in lines[-1]
     assert "\x1b" not in outcome.err + outcome.out
     assert "\r" not in outcome.err + outcome.out
@@ -158,9 +159,14 @@ def test_constant_columns_and_small_clients_work(run, here):
     assert "scale" not in outcome.err
 
 
-def test_an_older_model_is_replaced(run, clients, model):
-    assert run("fit north.csv south.csv -k 3 --max-rounds 5").code == 0
-    assert len(Model.load(model).centroids) == 3
+@pytest.mark.parametrize("out", ["model", "model.safetensors"])
+def test_an_older_model_is_replaced_only_when_forced(run, refused, clients, out):
+    assert run(f"fit north.csv south.csv -k 2 --max-rounds 5 --out {out}").code == 0
+    line = f"fit north.csv south.csv -k 3 --max-rounds 5 --out {out}"
+    assert f"'{out}' holds a model; choose another --out, or replace it with --force" in refused(line)
+    assert len(Model.load(out).centroids) == 2
+    assert run(f"{line} --force").code == 0
+    assert len(Model.load(out).centroids) == 3
 
 
 def test_python_warnings_become_notes(run, clients, monkeypatch):
@@ -170,11 +176,13 @@ def test_python_warnings_become_notes(run, clients, monkeypatch):
 
     def fit(self, federation, on_round=None):
         for _ in range(3):
-            warnings.warn("mind the gap", stacklevel=1)
-            warnings.warn("old ways", DeprecationWarning, stacklevel=1)
+            warnings.warn("mind the gap: n_clusters=3", stacklevel=2)  # as if the package said so
+            warnings.warn("old ways", DeprecationWarning, stacklevel=2)
+            warnings.warn("overflow encountered", RuntimeWarning, stacklevel=2)
+            warnings.warn("not ours", stacklevel=1)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(KFed, "fit_federation", fit)
     outcome = run("fit north.csv south.csv -k 2 -a kfed")
-    assert outcome.err.count("Note: mind the gap\n") == 1
-    assert "old ways" not in outcome.err
+    assert outcome.err.count("Note: mind the gap: -k 3\n") == 1
+    assert outcome.err.count("Note") == 1

@@ -176,9 +176,9 @@ def test_partition_is_a_function_of_its_seed(run):
     [
         ("--how nonsense --n-clients 2", "--how must be one of"),
         ("--how iid", "--n-clients N"),
-        ("--how iid --n-clients 0", "n_clients must"),
-        ("--how iid --n-clients 100", "n_clients must"),
-        ("--how iid --n-clients 2 --p 0.5", "'p'"),
+        ("--how iid --n-clients 0", "--n-clients must"),
+        ("--how iid --n-clients 100", "--n-clients must"),
+        ("--how iid --n-clients 2 --p 0.5", "--how iid takes no --p; leave it out"),
         ("--how iid --n-clients 2 --column age", "by-column"),
         ("--how iid --n-clients 2 --seed -1", "seed must"),
         ("--how iid --n-clients 2 --format xlsx", "--format must be one of"),
@@ -227,7 +227,7 @@ def test_inspect_data(run, clients):
     assert [file["n_rows"] for file in found["files"]] == [30, 30]
     assert found["columns"][0]["n_rows"] == 60
     assert found["fit"]["works"] is True
-    assert "fit can use it: 2 client(s), 60 rows, 2 columns" in run("inspect .").out
+    assert "fit can use it: 2 clients, 60 rows, 2 columns" in run("inspect .").out
 
 
 def test_inspect_writes_valid_json_whatever_the_values(run, here):

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fedkmeans.cli import options as opt
-from fedkmeans.cli.group import Group
-from fedkmeans.cli.source import BuiltIn, Source, names
+from fedkmeans.cli.group import Command, Group
+from fedkmeans.cli.source import BuiltIn, Source
 
 app = typer.Typer(
     cls=Group,
@@ -38,10 +38,10 @@ def _help(*paragraphs: str, examples: str) -> str:
 _START_HELP = _help(
     "Federated k-means: cluster data that may not be pooled.",
     examples="""
-  fedkmeans demo                                    see it work, in a minute
-  fedkmeans inspect hospital.csv                    what is in a file
-  fedkmeans fit north.csv south.csv -k 3            one file a client
-  fedkmeans predict model new.csv --out labels.csv  which cluster is each row in
+  fedkmeans demo                                  # see it work, in a minute
+  fedkmeans inspect hospital.csv                  # what is in a file
+  fedkmeans fit north.csv south.csv -k 3          # one file a client
+  fedkmeans predict model new.csv --out new.labels.csv
 """,
 )
 
@@ -61,12 +61,12 @@ _DEMO_HELP = _help(
     examples="""
   fedkmeans demo
   fedkmeans demo --out pictures --seed 1
-  fedkmeans demo --quick      few rounds: sooner, but not the paper's figures
+  fedkmeans demo --quick     # few rounds: sooner, not the paper's figures
 """,
 )
 
 
-@app.command(help=_DEMO_HELP)
+@app.command(cls=Command, help=_DEMO_HELP)
 def demo(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the table and the pictures.")
@@ -88,14 +88,14 @@ _FIT_HELP = _help(
     examples="""
   fedkmeans fit north.csv south.csv -k 3 --label diagnosis
   fedkmeans fit all.csv -k 3 --client-column hospital --missing drop-rows
-  fedkmeans fit clients/ -k 5 --algorithm ewf --clients-per-round 10 --seed 1
-  fedkmeans fit --dataset synthetic --distribution non-iid --n-clients 100 -k 5
-  fedkmeans fit clients/ -k 5 --out clusters.safetensors   one file, not a folder
+  fedkmeans fit clients/ -k 5 --algorithm ewf --clients-per-round 10
+  fedkmeans fit --dataset synthetic --distribution non-iid -k 5
+  fedkmeans fit clients/ -k 5 --out clusters.safetensors    # one file
 """,
 )
 
 
-@app.command(help=_FIT_HELP)
+@app.command(cls=Command, help=_FIT_HELP)
 def fit(
     ctx: typer.Context,
     k: opt.K,
@@ -107,6 +107,7 @@ def fit(
             "--out", "-o", metavar="PATH", help="Folder for the model, or one file: NAME.safetensors."
         ),
     ] = Path("model"),
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there.")] = False,
     seed: opt.Seed = None,
     quiet: opt.Quiet = False,
     label: opt.Label = None,
@@ -114,6 +115,7 @@ def fit(
     columns: opt.Columns = None,
     drop: opt.Drop = None,
     missing: opt.Missing = "error",
+    header: opt.Header = None,
     dataset: opt.DatasetName = None,
     distribution: opt.Distribution = None,
     n_clients: opt.NClients = None,
@@ -141,10 +143,10 @@ def fit(
     """Collect the options and fit."""
     from fedkmeans.cli.fit import Task, run_fit
 
-    source = _source(data, label, client_column, columns, drop, missing)
+    source = _source(data, label, client_column, columns, drop, missing, header)
     built_in = _built_in(dataset, distribution, n_clients, p, alpha)
     tuning = {name: ctx.params[name] for name in opt.TUNING if ctx.params[name] is not None}
-    run_fit(Task(source, built_in, algorithm, k, tuning, seed, out), quiet)
+    run_fit(Task(source, built_in, algorithm, k, tuning, seed, out, force), quiet)
 
 
 _PREDICT_HELP = _help(
@@ -159,7 +161,7 @@ _PREDICT_HELP = _help(
 )
 
 
-@app.command(help=_PREDICT_HELP)
+@app.command(cls=Command, help=_PREDICT_HELP)
 def predict(
     model: opt.ModelPath,
     data: opt.SomeData,
@@ -175,18 +177,21 @@ def predict(
     ],
     column: Annotated[str, typer.Option(metavar="NAME", help="Name of the added column.")] = "cluster",
     missing: opt.Missing = "error",
+    header: opt.Header = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there.")] = False,
 ) -> None:
     """Collect the options and predict."""
     from fedkmeans.cli.predict import run_predict
 
-    run_predict(model, Source(tuple(data), missing=missing), out, column, force)
+    run_predict(model, _source(data, missing=missing, header=header), out, column, force)
 
 
 _EVALUATE_HELP = _help(
     "Say how well a model fits data: the score, by client and over all rows.",
-    "The score is the mean squared distance of the rows to their nearest centroid; less is better. With"
-    " true labels also accuracy, v-measure, homogeneity, completeness and the adjusted Rand index.",
+    "The score is the mean squared distance of rows to their nearest centroid; less is better. Per "
+    "sample: the mean over all rows. Per client: the mean of the clients' scores, a small client counting "
+    "as much as a large one. With true labels also accuracy, v-measure, homogeneity, completeness and the "
+    "adjusted Rand index.",
     examples="""
   fedkmeans evaluate model north.csv south.csv
   fedkmeans evaluate model clients/ --label diagnosis
@@ -195,19 +200,20 @@ _EVALUATE_HELP = _help(
 )
 
 
-@app.command(help=_EVALUATE_HELP)
+@app.command(cls=Command, help=_EVALUATE_HELP)
 def evaluate(
     model: opt.ModelPath,
     data: opt.SomeData,
     label: opt.Label = None,
     client_column: opt.ClientColumn = None,
     missing: opt.Missing = "error",
+    header: opt.Header = None,
     json: opt.Json = False,
 ) -> None:
     """Collect the options and evaluate."""
     from fedkmeans.cli.evaluate import run_evaluate
 
-    run_evaluate(model, Source(tuple(data), label, client_column, missing=missing), json)
+    run_evaluate(model, _source(data, label, client_column, missing=missing, header=header), json)
 
 
 _PARTITION_HELP = _help(
@@ -216,14 +222,15 @@ _PARTITION_HELP = _help(
     " label-mix: a share --p of one class each. dirichlet: uneven classes, --alpha. by-column: as a "
     "column says.",
     examples="""
-  fedkmeans partition --dataset digits --how dirichlet --alpha 0.3 --n-clients 20 --out clients
-  fedkmeans partition all.csv --how clustered --n-clients 5 --label diagnosis --out clients
-  fedkmeans partition all.csv --how by-column --column hospital --out clients --format parquet
+  fedkmeans partition --dataset digits --how dirichlet --alpha 0.3 \\
+      --n-clients 20 --out clients
+  fedkmeans partition all.csv --how clustered --n-clients 5 --out clients
+  fedkmeans partition all.csv --how by-column --column hospital --out clients
 """,
 )
 
 
-@app.command(help=_PARTITION_HELP)
+@app.command(cls=Command, help=_PARTITION_HELP)
 def partition(
     how: Annotated[str, typer.Option(metavar="HOW", show_default=False, help="One of the ways named above.")],
     out: Annotated[
@@ -250,49 +257,67 @@ def partition(
     columns: opt.Columns = None,
     drop: opt.Drop = None,
     missing: opt.Missing = "error",
+    header: opt.Header = None,
     dataset: opt.DatasetName = None,
 ) -> None:
     """Collect the options and deal out."""
     from fedkmeans.cli.partition import Deal, run_partition
 
-    source = _source([] if data is None else [data], label, column, columns, drop, missing)
+    source = _source([] if data is None else [data], label, column, columns, drop, missing, header)
     extra = _given(p=p, alpha=alpha)
     run_partition(source, dataset, Deal(how, n_clients, extra, seed, format_), out)
 
 
 _INSPECT_HELP = _help(
     "Show what is in a model, or in data files and what fit would say to them.",
+    "The options say how fit will be told to read the data.",
     examples="""
   fedkmeans inspect model
   fedkmeans inspect clusters.safetensors --json
-  fedkmeans inspect hospital.csv
+  fedkmeans inspect hospital.csv --label diagnosis
   fedkmeans inspect clients/
 """,
 )
 
 
-@app.command(help=_INSPECT_HELP)
+@app.command(cls=Command, help=_INSPECT_HELP)
 def inspect(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", show_default=False, help="A model, a data file or a folder.")
     ],
+    label: opt.Label = None,
+    client_column: opt.ClientColumn = None,
+    columns: opt.Columns = None,
+    drop: opt.Drop = None,
+    missing: opt.Missing = "error",
+    header: opt.Header = None,
     json: opt.Json = False,
 ) -> None:
     """Show what is there."""
     from fedkmeans.cli.inspect import run_inspect
 
-    run_inspect(path, json)
+    run_inspect(_source([path], label, client_column, columns, drop, missing, header), json)
 
 
 def _source(
     data: list[Path] | None,
-    label: str | None,
-    client_column: str | None,
-    columns: list[str] | None,
-    drop: list[str] | None,
-    missing: str,
+    label: str | None = None,
+    client_column: str | None = None,
+    columns: list[str] | None = None,
+    drop: list[str] | None = None,
+    missing: str = "error",
+    header: str | None = None,
 ) -> Source:
-    return Source(tuple(data or ()), label, client_column, names(columns) or None, names(drop), missing)
+    chosen = None if not columns else tuple(columns)
+    for name, value, allowed in (
+        ("--missing", missing, ("error", "drop-rows")),
+        ("--header", header, (None, "yes", "no")),
+    ):
+        if value not in allowed:
+            choices = " or ".join(word for word in allowed if word)
+            raise typer.BadParameter(f"must be {choices}, got {value!r}.", param_hint=name)
+    is_there = None if header is None else header == "yes"
+    return Source(tuple(data or ()), label, client_column, chosen, tuple(drop or ()), missing, is_there)
 
 
 def _given(**values: float | None) -> tuple[tuple[str, float], ...]:

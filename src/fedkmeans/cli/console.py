@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +47,27 @@ def interrupted(message: str) -> None:
     _line(err(), message, "Interrupted: ", "bold yellow")
 
 
+def plain(text: str) -> str:
+    """Write as escapes what a terminal would act upon; names come from files."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _line(console: Console, message: str, head: str = "", style: str = "") -> None:
     from rich.text import Text
 
     # Joined, as one message is one line; soft, so that lines in a file or a pipe are not broken.
     joined = " ".join(part.strip() for part in message.splitlines())
-    console.print(Text.assemble((head, style), joined), soft_wrap=True)
+    console.print(Text.assemble((head, style), plain(joined)), soft_wrap=True)
+
+
+def write_json(found: dict[str, Any]) -> None:
+    """Write a result for programs, in ASCII where the output can hold no more."""
+    import typer
+
+    from fedkmeans.cards import to_json
+
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    typer.echo(to_json(found, indent=2, ascii_only=not encoding.lower().startswith("utf")))
 
 
 def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
@@ -63,8 +79,8 @@ def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for what, value in rows:
-        table.add_row(what, Text(str(value)))
-    out().print(Text(title, style="bold"), soft_wrap=True)
+        table.add_row(what, Text(plain(str(value))))
+    out().print(Text(plain(title), style="bold"), soft_wrap=True)
     out().print(table)
 
 
@@ -75,17 +91,18 @@ def show_grid(title: str, header: list[tuple[str, bool]], rows: list[list[str]],
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for name, of_numbers in header:
-        table.add_column(name, justify="right" if of_numbers else "left", overflow="fold")
+        table.add_column(plain(name), justify="right" if of_numbers else "left", overflow="fold")
     for row in rows[:most]:
-        table.add_row(*(Text(cell) for cell in row))
-    out().print(Text(f"\n{title}", style="bold"), soft_wrap=True)
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    out().print()
+    out().print(Text(plain(title), style="bold"), soft_wrap=True)
     out().print(table)
     if len(rows) > most:
         out().print(f"… and {len(rows) - most:,} more", style="dim")
 
 
 def number(value: float | int | None) -> str:
-    """Write a number for reading: six digits, whole numbers in groups of three."""
+    """Write a number for reading: six digits, in groups of three before the point."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedkmeans.cli import console
+from fedkmeans.cli.outputs import writing
 from fedkmeans.demo import explain, render_table, run_demo
 from fedkmeans.errors import ParameterError
 from fedkmeans.parameters import check_integer
@@ -19,9 +20,11 @@ def show_demo(out: Path, seed: int, n_jobs: int, quick: bool) -> None:
         console.err().print(line, style="dim", markup=False, soft_wrap=True)
 
     if n_jobs == 0:  # joblib would raise an error of its own
-        raise ParameterError("n_jobs must be at least 1, or -1 for one a core; got 0")
+        raise ParameterError("--n-jobs must be at least 1, or -1 for one a core; got 0")
     limit = {"max_rounds": _QUICK_ROUNDS} if quick else {}
-    result = run_demo(out, seed=check_integer("seed", seed, least=0), n_jobs=n_jobs, report=report, **limit)
+    seed = check_integer("--seed", seed, least=0)
+    with writing(out):
+        result = run_demo(out, seed=seed, n_jobs=n_jobs, report=report, **limit)
     console.out().print()
     console.out().print(render_table(result))
     for line in explain(result):

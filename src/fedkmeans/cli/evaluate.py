@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import read_for_model
 from fedkmeans.cli.source import Source
+from fedkmeans.cli.words import count
 from fedkmeans.data import ClientTable
 from fedkmeans.lloyd import inertia_per_cluster
 from fedkmeans.metrics import external_metrics
@@ -36,17 +35,17 @@ def run_evaluate(model_path: Path, source: Source, as_json: bool) -> None:
     tables = read_for_model(model, source)
     found = assess(model, tables)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        console.write_json(found)
         return
     sizes = ", ".join(f"{size:,}" for size in found["cluster_sizes"])
     rows = [
         ("rows", console.number(found["n_samples"])),
         ("score per sample", console.number(found["score_per_sample"])),
-        ("score per client", console.number(found["score_per_client"])),
+        ("score per client", f"{console.number(found['score_per_client'])}  (mean of the scores below)"),
         ("cluster sizes", sizes),
         *((_TITLES[name], f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
     ]
-    console.show_facts(f"{len(model.centroids)} clusters, {len(tables)} client(s)", rows)
+    console.show_facts(f"{count(len(model.centroids), 'cluster')}, {count(len(tables), 'client')}", rows)
     members = [
         [client["name"], console.number(client["n_samples"]), console.number(client["score"])]
         for client in found["clients"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,27 +15,25 @@ import typer
 from fedkmeans import catalogue
 from fedkmeans.algorithms import agree_on_schema
 from fedkmeans.cli import console
-from fedkmeans.cli.group import INTERRUPTED
-from fedkmeans.cli.inputs import Client, as_clients, deal_out, note_on_scales, read_source
+from fedkmeans.cli.inputs import Client, as_clients, deal_out, notes_on_columns, read_source
+from fedkmeans.cli.options import TUNING
+from fedkmeans.cli.outputs import check_model_place
+from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import duration, watch_rounds
 from fedkmeans.cli.source import BuiltIn, Source
+from fedkmeans.cli.words import WEIGHTINGS, count, option, why_stopped
 from fedkmeans.conversation import hold
 from fedkmeans.data import read_table
+from fedkmeans.data.messages import listing
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.federations.in_process import InProcess
+from fedkmeans.initialization import INITIALIZERS
 from fedkmeans.lloyd import assign
-from fedkmeans.model import Model, check_destination, is_model
-from fedkmeans.parameters import check_integer
+from fedkmeans.model import Model, is_model
+from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.seeding import as_seed
 from fedkmeans.site import Site
-
-_STOPPED = {
-    "tol": "the centroids hardly move any more (tol)",
-    "patience": "the movement has not shrunk for long (patience)",
-    "max_rounds": "no more rounds allowed (max_rounds); more might do better",
-    "one shot": "one round is all it takes",
-    "interrupted": "interrupted from the keyboard",
-}
+from fedkmeans.typing import DataArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ class Task:
         Parameters of the estimator that were given, `init` and `patience` still as text.
     seed : int or None
     out : pathlib.Path
+    force : bool
+        Whether a model at `out` may be replaced.
     """
 
     source: Source
@@ -61,34 +62,70 @@ class Task:
     tuning: dict[str, Any]
     seed: int | None
     out: Path
+    force: bool = False
 
 
 def run_fit(task: Task, quiet: bool) -> None:
-    """Read, fit, save and tell; when interrupted, save what there is and exit with 130."""
-    check_destination(task.out)
-    seed = as_seed(None) if task.seed is None else check_integer("seed", task.seed, least=0)
-    check_integer("n_clusters (-k)", task.n_clusters)
-    # Made before anything is read, so that an option that does not fit is told at once.
-    catalogue.make(task.algorithm, n_clusters=task.n_clusters, **task.tuning)
+    """Read, fit, save and tell; when interrupted, save what there is and exit as shells expect."""
+    check_model_place(task.out, task.force)
+    seed = as_seed(None) if task.seed is None else check_integer("--seed", task.seed, least=0)
+    check_integer("-k", task.n_clusters)
+    # Before anything is read, so that an option that does not fit is told at once.
+    _check_tuning(task.algorithm, task.tuning)
     clients = _read(task, seed)
-    tuning = _as_parameters(task.tuning, clients[0])
+    tuning = _as_parameters(task, clients[0])
     estimator = catalogue.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
     started = time.monotonic()
     fit = _fit_pooled if catalogue.find_algorithm(task.algorithm).pooled else _fit_federated
     try:
         fit(estimator, clients, catalogue.find_algorithm(task.algorithm).title, quiet)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if not hasattr(estimator, "cluster_centers_"):
-            console.interrupted("before the first round was done, nothing was written.")
+            console.interrupted("there is no result yet, so nothing is written.")
         else:
             _save(task, estimator, clients)
             console.interrupted(
-                f"after round {estimator.n_iter_:,}; the model so far is saved in {str(task.out)!r}."
+                f"the model so far is saved in {str(task.out)!r}, after {count(estimator.n_iter_, 'round')}."
             )
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_code(stop)) from None
     model = _save(task, estimator, clients)
+    sizes = sum(
+        np.bincount(assign(client.X, model.centroids), minlength=len(model.centroids)) for client in clients
+    )
     if not quiet:
-        _tell(task, model, clients, time.monotonic() - started)
+        _tell(task, model, np.asarray(sizes), time.monotonic() - started)
+    _note_on_empty(task, np.asarray(sizes))
+
+
+def _check_tuning(name: str, tuning: dict[str, Any]) -> None:
+    """Refuse options that the algorithm does not have, in terms of options, and names that do not exist."""
+    check_choice("--algorithm", name, catalogue.ALGORITHMS)
+    algorithm = catalogue.find_algorithm(name)
+    takes = [parameter for parameter in TUNING if parameter in algorithm.parameters()]
+    unknown = [parameter for parameter in tuning if parameter not in takes]
+    if unknown == ["weighting"] and "weighting" in algorithm.fixed:
+        rule = algorithm.fixed["weighting"]
+        raise ParameterError(f"--weighting cannot be set for {name!r}, it is {rule!r}; use --algorithm wf")
+    if unknown:
+        options = ", ".join(map(option, takes))
+        raise ParameterError(
+            f"{', '.join(map(option, unknown))} cannot be set for {name!r} ({algorithm.title}). "
+            f"It takes {options}."
+        )
+    if "weighting" in tuning:
+        check_choice("--weighting", tuning["weighting"], WEIGHTINGS)
+    if "init" in tuning:
+        _check_init(tuning["init"])
+
+
+def _check_init(init: str) -> None:
+    path = Path(init)
+    if init in INITIALIZERS or (init and path.exists()):
+        return
+    ways = ", ".join(INITIALIZERS)
+    if path.suffix or path.name != init:
+        raise DataError(f"--init: file {init!r} does not exist; check the path, or name one of {ways}")
+    raise ParameterError(f"--init must be one of {ways}, or a file or model with centroids; got {init!r}")
 
 
 def _read(task: Task, seed: int) -> list[Client]:
@@ -97,17 +134,23 @@ def _read(task: Task, seed: int) -> list[Client]:
     if task.built_in is not None:
         return deal_out(task.built_in, seed)
     clients = as_clients(read_source(task.source))
-    scales = note_on_scales(clients)
-    if scales is not None:
-        console.note(scales)
+    for note in notes_on_columns(clients):
+        console.note(note)
     return clients
 
 
-def _as_parameters(tuning: dict[str, Any], client: Client) -> dict[str, Any]:
+def _as_parameters(task: Task, client: Client) -> dict[str, Any]:
     """Turn what is still text into what the estimator takes."""
-    parameters = dict(tuning)
-    if "init" in parameters:
-        parameters["init"] = _initial(parameters["init"], client.feature_names)
+    parameters = dict(task.tuning)
+    if "init" in parameters and parameters["init"] not in INITIALIZERS:
+        init, shape = parameters["init"], (task.n_clusters, client.X.shape[1])
+        centroids = _initial(init, client.feature_names)
+        if centroids.shape != shape:
+            raise ParameterError(
+                f"{init!r} of --init must hold {count(shape[0], 'centroid')} of {count(shape[1], 'column')}, "
+                f"and holds {centroids.shape[0]:,} of {centroids.shape[1]:,}; change -k, or take another file"
+            )
+        parameters["init"] = centroids
     if "patience" in parameters:
         parameters["patience"] = _patience(parameters["patience"])
     return parameters
@@ -119,14 +162,12 @@ def _patience(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise ParameterError(f"patience must be a whole number or none, got {text!r}") from None
+        raise ParameterError(f"--patience must be a whole number or none, got {text!r}") from None
 
 
-def _initial(init: str, names: tuple[str, ...] | None) -> Any:
-    """Read centroids (k, m) where `init` is a file or a model; else it is the name of a way to start."""
+def _initial(init: str, names: tuple[str, ...] | None) -> DataArray:
+    """Read centroids (k, m) from a file or a model, in the order of the data's columns."""
     path = Path(init)
-    if not path.exists():
-        return init  # the estimator knows its names and says so when this is none of them
     if is_model(path):
         model = Model.load(path)
         if names is not None and model.feature_names is not None:
@@ -140,7 +181,7 @@ def _initial(init: str, names: tuple[str, ...] | None) -> Any:
         return table.X
     if set(table.feature_names) != set(names):
         raise DataError(
-            f"file {init!r} has columns {list(table.feature_names)} where the data has {list(names)}; "
+            f"file {init!r} has columns {listing(table.feature_names)} where the data has {listing(names)}; "
             "give the centroids the columns of the data"
         )
     return table.X[:, [table.feature_names.index(name) for name in names]]
@@ -158,7 +199,8 @@ def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) 
     hold(_federation(clients, None), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
     X = clients[0].X if len(clients) == 1 else np.concatenate([client.X for client in clients])
     names = clients[0].feature_names
-    console.note(f"k-means is not federated: it pools the {len(X):,} rows of all clients in one place.")
+    rows = count(len(X), "row")
+    console.note(f"k-means is not federated: it pools the {rows} of all clients in one place.")
     with watch_rounds(console.err(), title, None, quiet):
         estimator.fit(X if names is None else pd.DataFrame(X, columns=list(names), copy=False))
 
@@ -169,28 +211,40 @@ def _federation(clients: list[Client], n_jobs: int | None) -> InProcess:
 
 def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:
     sizes = [{"name": client.name, "n_samples": len(client.X)} for client in clients]
-    dtypes = sorted({str(client.X.dtype) for client in clients})
-    model = Model.from_estimator(estimator, algorithm=task.algorithm, clients=sizes, dtype=", ".join(dtypes))
-    model.save(task.out)
+    dtype = ", ".join(sorted({str(client.X.dtype) for client in clients}))
+    with undisturbed():
+        model = Model.from_estimator(estimator, algorithm=task.algorithm, clients=sizes, dtype=dtype)
+        model.save(task.out)
     return model
 
 
-def _tell(task: Task, model: Model, clients: list[Client], seconds: float) -> None:
+def _tell(task: Task, model: Model, sizes: IntArray, seconds: float) -> None:
     algorithm = catalogue.find_algorithm(task.algorithm)
     result, data = model.card["result"], model.card["data"]
-    sizes = sum(
-        np.bincount(assign(client.X, model.centroids), minlength=len(model.centroids)) for client in clients
-    )
     rows = [
-        ("clients", console.number(len(clients))),
+        ("clients", console.number(len(data["clients"]))),
         ("rows", console.number(data["n_samples"])),
         ("columns", console.number(data["n_features"])),
         ("steps" if algorithm.pooled else "rounds", console.number(result["n_rounds"])),
-        ("stopped because", _STOPPED.get(result["stop_reason"], result["stop_reason"])),
+        ("stopped because", why_stopped(result["stop_reason"], algorithm.pooled)),
         ("score per sample", console.number(result["score_per_sample"])),
-        ("cluster sizes", ", ".join(f"{size:,}" for size in np.asarray(sizes))),
+        ("cluster sizes", ", ".join(f"{size:,}" for size in sizes)),
         ("seed", model.card["seed"]),
         ("time", duration(seconds)),
     ]
-    console.show_facts(f"{algorithm.title}, {len(model.centroids)} clusters", rows)
-    console.say(f"The model is in {str(task.out)!r}. To look at it: fedkmeans inspect {task.out}")
+    console.show_facts(f"{algorithm.title}, {count(len(model.centroids), 'cluster')}", rows)
+    place = shlex.quote(str(task.out))
+    console.say(f"The model is in {str(task.out)!r}. To look at it: fedkmeans inspect {place}")
+
+
+def _note_on_empty(task: Task, sizes: IntArray) -> None:
+    empty = int((sizes == 0).sum())
+    if empty:
+        ways = ["fewer clusters", "another --seed"]
+        if "init" in catalogue.find_algorithm(task.algorithm).parameters():
+            ways += ["--init k-means++"] if task.tuning.get("init") != "k-means++" else []
+        have = "has" if empty == 1 else "have"
+        console.note(
+            f"{empty:,} of {count(len(sizes), 'cluster')} {have} no rows; "
+            f"{', '.join(ways[:-1])} or {ways[-1]} may do better."
+        )

@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 import errno
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+import fedkmeans
 from fedkmeans.cli import console
+from fedkmeans.cli.process import WRONG_INPUT, exit_code
+from fedkmeans.cli.words import as_typed
 from fedkmeans.errors import FedKMeansError
-
-WRONG_INPUT = 2
-INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 
 # typer brings its own copy of click or uses the installed one; either way this is its UsageError.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_PACKAGE = str(Path(fedkmeans.__file__).parent)
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Take out of the help what only programmers read: <bool> at a flag, <list[Path]> at an argument."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        elif parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+    return parameters
+
+
+class Command(TyperCommand):
+    """A command whose help is for those who type it."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return arguments and options."""
+        return _without_types(super().get_params(ctx))
 
 
 class Group(TyperGroup):
     """The group of all commands; every command runs inside its `invoke`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options that stand before a command."""
+        return _without_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, turning what a person can mend into one line on standard error."""
@@ -31,13 +56,13 @@ class Group(TyperGroup):
         with _warnings_as_notes():
             try:
                 return super().invoke(ctx)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as stop:
                 console.interrupted("the command was not finished.")
-                raise typer.Exit(INTERRUPTED) from None
+                raise typer.Exit(exit_code(stop)) from None
             except _UsageError as error:
                 console.error(_about_usage(error))
             except FedKMeansError as error:
-                console.error(str(error))
+                console.error(as_typed(str(error)))
             except OSError as error:
                 if error.errno == errno.EPIPE:  # the reader of a pipe has gone, which is no mistake
                     raise
@@ -45,18 +70,20 @@ class Group(TyperGroup):
             except ValueError as error:
                 if not _is_parameter_error(error):
                     raise
-                console.error(str(error))
+                console.error(as_typed(str(error)))
             raise typer.Exit(WRONG_INPUT) from None
 
 
 def _about_usage(error: Any) -> str:
     path = error.ctx.command_path if error.ctx is not None else "fedkmeans"
-    return f"{error.format_message().rstrip('.')}. See {path} --help."
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} See {path} --help."
 
 
 def _about_file(error: OSError) -> str:
-    file = "" if error.filename is None else f"{str(error.filename)!r}: "
-    return f"{file}{error.strerror or error}; check the path, its permissions and the space on the disk."
+    file = "the output" if error.filename is None else repr(os.fsdecode(error.filename))
+    cause = os.strerror(error.errno) if error.errno else str(error)
+    return f"{file}: {cause}; check the path, its permissions and the space on the disk."
 
 
 def _is_parameter_error(error: ValueError) -> bool:
@@ -66,18 +93,18 @@ def _is_parameter_error(error: ValueError) -> bool:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
+    """Show what this package warns of; what libraries tell programmers is of no use to who runs this."""
     seen: set[str] = set()
 
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        text = str(message)
-        if text not in seen:
+    def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
+        text = as_typed(str(message))
+        if category is UserWarning and filename.startswith(_PACKAGE) and text not in seen:
             seen.add(text)
             console.note(text)
 
     with warnings.catch_warnings():
-        # What libraries tell each other about their future is of no use to the person who runs this.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
+        # Even where Python was told to turn warnings into errors.
+        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, RuntimeWarning):
+            warnings.simplefilter("ignore", category)
         warnings.showwarning = show
         yield

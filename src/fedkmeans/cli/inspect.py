@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
+from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import as_clients, note_on_scales
-from fedkmeans.data import read_clients
-from fedkmeans.data.clients import data_files
+from fedkmeans.cli.inputs import as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
+from fedkmeans.cli.source import Source
+from fedkmeans.cli.words import as_typed, count, why_stopped
+from fedkmeans.data import read_clients, read_table
+from fedkmeans.data.clients import data_files, unique_names
 from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name
 from fedkmeans.data.readers import RawTable, read_raw
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.model import Model, is_model
 
 
-def run_inspect(path: Path, as_json: bool) -> None:
+def run_inspect(source: Source, as_json: bool) -> None:
     """Show a model, or data and what `fit` would say to it."""
-    found, show = (_model(path), _show_model) if is_model(path) else (_data(path), _show_data)
+    (path,) = source.paths
+    if is_model(path) and source != Source((path,)):
+        raise ParameterError(f"{str(path)!r} is a model, and the options are for data; leave them out")
+    found, show = (_model(path), _show_model) if is_model(path) else (_data(source), _show_data)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_json(found)
     else:
         show(found)
 
@@ -42,15 +46,18 @@ def _show_model(found: dict[str, Any]) -> None:
     history = found["history"].get("movement", [])
     known = [value for value in history if value is not None]
     parameters = ", ".join(f"{name}={value}" for name, value in found["parameters"].items())
+    algorithm = ALGORITHMS.get(found["algorithm"])
+    pooled = algorithm is not None and algorithm.pooled
+    n_done = count(result["n_rounds"], "step" if pooled else "round")
     rows = [
         ("algorithm", found["algorithm"]),
         ("made", f"{found['created']} with fedkmeans {found['versions'].get('fedkmeans')}"),
-        ("clients", f"{len(data['clients'])} with {data['n_samples']:,} rows"),
-        ("columns", _few(data["feature_names"] or [f"{data['n_features']} without names"])),
-        ("centroids", f"{result['n_clusters']} × {data['n_features']}"),
-        ("rounds", f"{result['n_rounds']:,}, stopped by {result['stop_reason']}"),
+        ("clients", f"{len(data['clients']):,} with {count(data['n_samples'], 'row')}"),
+        ("columns", _few(data["feature_names"] or [f"{data['n_features']:,} without names"])),
+        ("centroids", f"{result['n_clusters']:,} × {data['n_features']:,}"),
+        ("stopped after", f"{n_done}: {why_stopped(result['stop_reason'], pooled)}"),
         ("score per sample", console.number(result["score_per_sample"])),
-        ("score per client", console.number(result["score_per_client"])),
+        ("score per client", f"{console.number(result['score_per_client'])}  (mean of the clients' scores)"),
         ("seed", found["seed"]),
         ("parameters", parameters),
     ]
@@ -70,11 +77,12 @@ def _show_model(found: dict[str, Any]) -> None:
 
 
 def _few(names: list[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+    shown = ", ".join(repr(name) if "," in name else name for name in names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"
 
 
 _MOST_NAMES = 20
+_MOST_MESSAGES = 10
 _MOST_CELLS = 200  # beyond this a table of centroids is no longer read
 
 
@@ -123,18 +131,22 @@ def _column(name: str, column: Column, n_rows: int) -> ColumnFacts:
     return replace(facts, minimum=float(values.min()), maximum=float(values.max()), total=float(values.sum()))
 
 
-def _data(path: Path) -> dict[str, Any]:
+def _data(source: Source) -> dict[str, Any]:
     files: list[dict[str, Any]] = []
     columns: dict[str, ColumnFacts] = {}
-    for file in data_files([path]):
-        raw = read_raw(file)
+    is_named: dict[Path, bool] = {}
+    for file in data_files(source.paths):
+        raw = read_raw(file, header=source.header)
+        is_named[file] = raw.is_named
         facts = [_column(name, column, raw.n_rows) for name, column in _all_columns(raw)]
         for fact in facts:
             columns[fact.name] = columns[fact.name].with_(fact) if fact.name in columns else fact
         missing = sum(fact.n_missing for fact in facts)
         files.append({"file": file.name, "n_rows": raw.n_rows, "n_columns": len(facts), "n_missing": missing})
     described = [_finite({**asdict(fact), "mean": fact.mean}) for fact in columns.values()]
-    return {"path": str(path), "files": files, "columns": described, "fit": _what_fit_says(path)}
+    note_on_headers(source, is_named)
+    path = str(source.paths[0])
+    return {"path": path, "files": files, "columns": described, "fit": _what_fit_says(source)}
 
 
 def _finite(facts: dict[str, Any]) -> dict[str, Any]:
@@ -151,14 +163,34 @@ def _all_columns(raw: RawTable) -> list[tuple[str, Column]]:
     return own + [(name, column) for name, column in apart if column is not None]
 
 
-def _what_fit_says(path: Path) -> dict[str, Any]:
+def _what_fit_says(source: Source) -> dict[str, Any]:
+    files = data_files(source.paths)
     try:
-        clients = as_clients(read_clients(data_files([path])))
+        tables = read_clients(files, **reading(source, files))
     except DataError as error:
-        return {"works": False, "message": str(error)}
-    n_rows = sum(len(client.X) for client in clients)
-    message = f"{len(clients)} client(s), {n_rows:,} rows, {clients[0].X.shape[1]} columns to cluster"
-    return {"works": True, "message": message, "note": note_on_scales(clients)}
+        messages = _refusals(source, files) or [str(error)]  # each file may be fine, but not together
+        return {"works": False, "messages": [as_typed(message) for message in messages], "notes": []}
+    clients = as_clients(tables)
+    n_rows, n_columns = sum(len(client.X) for client in clients), clients[0].X.shape[1]
+    message = (
+        f"{count(len(clients), 'client')}, {count(n_rows, 'row')}, {count(n_columns, 'column')} to cluster"
+    )
+    return {
+        "works": True,
+        "messages": [message],
+        "notes": [*notes_on_rows(tables), *notes_on_columns(clients)],
+    }
+
+
+def _refusals(source: Source, files: list[Path]) -> list[str]:
+    """Say of each file why it is refused, not of the first alone."""
+    messages = []
+    for name, file in zip(unique_names(files), files, strict=True):
+        try:
+            read_table(file, **reading(source, files), client_name=name)
+        except DataError as error:
+            messages.append(str(error))
+    return messages
 
 
 def _show_data(found: dict[str, Any]) -> None:
@@ -172,9 +204,14 @@ def _show_data(found: dict[str, Any]) -> None:
     rows = [[c["name"], c["type"], *(console.number(c[key]) for key in _NUMBERS)] for c in found["columns"]]
     console.show_grid("Columns", header, rows)
     says = found["fit"]
-    console.say(("fit can use it: " if says["works"] else "fit would refuse it: ") + says["message"])
-    if says.get("note"):
-        console.note(says["note"])
+    verdict = "fit can use it: " if says["works"] else "fit would refuse it: "
+    for message in says["messages"][:_MOST_MESSAGES]:
+        console.say(verdict + message)
+    more = len(says["messages"]) - _MOST_MESSAGES
+    if more > 0:
+        console.say(f"… and {count(more, 'more file')}")
+    for note in says["notes"]:
+        console.note(note)
 
 
 _NUMBERS = {"n_missing": "missing", "minimum": "min", "mean": "mean", "maximum": "max"}

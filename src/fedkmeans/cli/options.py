@@ -52,12 +52,12 @@ Columns = Annotated[
     optional(
         metavar="NAMES",
         rich_help_panel=_DATA,
-        help="Columns to cluster, with commas or repeated. Default: all that are left.",
+        help="Columns to cluster: a,b or repeated. Default: all that are left.",
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    optional(metavar="NAMES", rich_help_panel=_DATA, help="Columns to leave out, with commas or repeated."),
+    optional(metavar="NAMES", rich_help_panel=_DATA, help="Columns to leave out: a,b or repeated."),
 ]
 Missing = Annotated[
     str,
@@ -66,6 +66,14 @@ Missing = Annotated[
         rich_help_panel=_DATA,
         show_default=True,
         help="Refuse missing values, or leave out the rows that have one.",
+    ),
+]
+Header = Annotated[
+    str | None,
+    optional(
+        metavar="yes|no",
+        rich_help_panel=_DATA,
+        help="Whether the first line of a text file names the columns. Default: guessed.",
     ),
 ]
 DatasetName = Annotated[

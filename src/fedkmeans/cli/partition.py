@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from fedkmeans.cli import console
-from fedkmeans.cli.outputs import check_new_folder
+from fedkmeans.cli.inputs import check_way, note_on_headers, notes_on_rows, reading
+from fedkmeans.cli.outputs import check_new_folder, writing
 from fedkmeans.cli.source import Source
 from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
 from fedkmeans.errors import DataError, ParameterError
@@ -49,7 +51,8 @@ class Rows:
 
 def run_partition(source: Source, dataset: str | None, deal: Deal, out: Path) -> None:
     """Deal the rows out and write one file a client; the folder appears whole or not at all."""
-    how = check_choice("--how", deal.how.replace("_", "-"), {*PARTITIONERS, _BY_COLUMN})
+    given = [] if deal.how == _BY_COLUMN else [name for name, _ in deal.options]
+    how = check_way("--how", deal.how, given, more=(_BY_COLUMN,))
     write = WRITERS[check_choice("--format", deal.format, WRITERS)]
     check_new_folder(out)
     rows = _read(source, dataset, how)
@@ -57,7 +60,7 @@ def run_partition(source: Source, dataset: str | None, deal: Deal, out: Path) ->
     sizes = np.bincount(numbers)
     # Sorted once, so that a thousand clients do not mean a thousand passes over the rows.
     order, stops = np.argsort(numbers, kind="stable"), np.cumsum(sizes)
-    with atomic_folder(out) as folder:
+    with writing(out), atomic_folder(out) as folder:
         for name, size, stop in zip(names, sizes, stops, strict=True):
             write(folder / f"{name}.{deal.format}", rows, order[stop - size : stop])
     facts = [
@@ -67,8 +70,9 @@ def run_partition(source: Source, dataset: str | None, deal: Deal, out: Path) ->
         ("seed", deal.seed),
     ]
     console.show_facts(f"Dealt out: {how}", facts)
-    label = "" if rows.labels is None or deal.format == "npz" else f" --label {rows.label_name}"
-    console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {out} -k K{label}")
+    label = "" if rows.labels is None or deal.format == "npz" else f" --label {shlex.quote(rows.label_name)}"
+    place = shlex.quote(str(out))
+    console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {place} -k K{label}")
 
 
 def _read(source: Source, dataset: str | None, how: str) -> Rows:
@@ -76,19 +80,13 @@ def _read(source: Source, dataset: str | None, how: str) -> Rows:
         raise ParameterError("give either a data file or a built-in data set with --dataset; see --help")
     if (how == _BY_COLUMN) != (source.client_column is not None):
         raise ParameterError("--column NAME belongs to --how by-column, and by-column needs it")
+    if dataset is not None and source.header is not None:
+        raise ParameterError("--header belongs to a data file, not to --dataset")
     if dataset is None:
-        table = read_table(
-            source.paths[0],
-            columns=source.columns,
-            drop=source.drop,
-            label=source.label,
-            client=source.client_column,
-            missing=source.missing.replace("-", "_"),
-        )
-        if table.n_dropped:
-            console.note(
-                f"{table.n_dropped:,} of {len(table.kept):,} rows have a missing value and are left out."
-            )
+        table = read_table(source.paths[0], **reading(source, source.paths))
+        for note in notes_on_rows([table]):
+            console.note(note)
+        note_on_headers(source, {table.path: table.is_named})
         return Rows(table.X, table.feature_names, table.labels, source.label or "y", table.clients)
     built_in = load_dataset(dataset)
     names = built_in.feature_names or tuple(f"x{i}" for i in range(built_in.X.shape[1]))
@@ -102,7 +100,7 @@ def _dealt(rows: Rows, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
         raise ParameterError(f"--how {how} needs the number of clients; give --n-clients N")
     if PARTITIONERS[how].needs_y and rows.labels is None:
         raise ParameterError(f"--how {how} deals rows out by their labels; name their column with --label")
-    rng = generator(check_integer("seed", deal.seed, least=0), "partition")
+    rng = generator(check_integer("--seed", deal.seed, least=0), "partition")
     numbers = partition(how, rows.X, rows.labels, deal.n_clients, rng, **dict(deal.options))
     width = len(str(deal.n_clients - 1))
     return numbers, [f"client-{i:0{width}d}" for i in range(deal.n_clients)]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import read_for_model
-from fedkmeans.cli.outputs import check_new_file, check_new_folder
+from fedkmeans.cli.outputs import check_new_file, check_new_folder, writing
 from fedkmeans.cli.source import Source
+from fedkmeans.cli.words import count
 from fedkmeans.data import atomic_folder, labels_by_file, write_labels
 from fedkmeans.data.clients import unique_names
 from fedkmeans.data.labels import WRITERS
@@ -28,18 +29,19 @@ def run_predict(model_path: Path, source: Source, out: Path, column: str, force:
     tables = read_for_model(model, source)
     labels = [model.predict(table.X) for table in tables]
     found = labels_by_file(tables, labels)
-    if one_file:
-        ((path, (values, kept)),) = found.items()
-        write_labels(path, values, out, column, kept)
-    else:
-        names = output_names(list(found))
-        with atomic_folder(out) as folder:
-            for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
-                write_labels(path, values, folder / name, column, kept)
+    with writing(out):
+        if one_file:
+            ((path, (values, kept)),) = found.items()
+            write_labels(path, values, out, column, kept, source.header)
+        else:
+            names = output_names(list(found))
+            with atomic_folder(out) as folder:
+                for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
+                    write_labels(path, values, folder / name, column, kept, source.header)
     sizes = Counter(int(label) for values in labels for label in values)
     rows = [(f"cluster {i}", f"{sizes[i]:,}") for i in range(len(model.centroids))]
-    console.show_facts(f"{sum(sizes.values()):,} rows labelled", rows)
-    files = "" if one_file else f", {len(found)} files"
+    console.show_facts(f"{count(sum(sizes.values()), 'row')} labelled", rows)
+    files = "" if one_file else f", {count(len(found), 'file')}"
     console.say(f"The labels are in {str(out)!r}{files}, column {column!r}.")
 
 

@@ -14,8 +14,7 @@ from fedkmeans.records import RoundInfo, State
 from fedkmeans.rounds import Observer
 
 _REFRESH_S = 0.1
-_LINES = 10
-_SILENCE_S = 20.0
+_FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 30.0
 
 
 @contextmanager
@@ -35,7 +34,9 @@ def watch_rounds(console: Console, title: str, max_rounds: int | None, quiet: bo
     if quiet:
         yield lambda state, info: None
     elif not console.is_terminal:
-        yield _Lines(console, title, max_rounds)
+        lines = _Lines(console, title, max_rounds)
+        yield lines
+        lines.end()
     elif max_rounds is None:
         with Status(f"{title} …", console=console):
             yield lambda state, info: None
@@ -79,23 +80,37 @@ class _Bar:
 
 
 class _Lines:
-    """Writes a line after the first round, at every tenth of the way, and when there was none for long."""
+    """Writes a line after the first round and the last, and between them ever more seldom."""
 
     def __init__(self, console: Console, title: str, max_rounds: int | None) -> None:
         self._console, self._title, self._max_rounds = console, title, max_rounds
         self._clock = _Clock()
-        self._next_round, self._last = 1, time.monotonic()
+        self._next, self._gap = 0.0, _FIRST_GAP_S
+        self._unsaid: RoundInfo | None = None
 
     def __call__(self, state: State, info: RoundInfo) -> None:
         now = time.monotonic()
-        if self._max_rounds is None or (info.round < self._next_round and now - self._last < _SILENCE_S):
+        if now < self._next:
+            self._unsaid = info
             return
-        step = max(1, self._max_rounds // _LINES)
-        self._next_round, self._last = (info.round // step + 1) * step, now
+        if self._next:
+            self._gap = min(2 * self._gap, _LONGEST_GAP_S)
+        self._next = now + self._gap
+        self._say(info, self._clock.left(info.round, self._max_rounds or 0))
+
+    def end(self) -> None:
+        """Tell of the last round, unless that is done."""
+        if self._unsaid is not None:
+            self._say(self._unsaid, "")
+
+    def _say(self, info: RoundInfo, left: str) -> None:
+        self._unsaid = None
+        if self._max_rounds is None:
+            return
         parts = (
             f"{self._title}: round {info.round:,} of at most {self._max_rounds:,}",
             f"movement {info.movement:.2e}",
-            self._clock.left(info.round, self._max_rounds),
+            left,
         )
         self._console.print(
             ", ".join(part for part in parts if part),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,11 @@ class Source:
     label, client_column : str or None
     columns : tuple of str or None
     drop : tuple of str
+        Both as typed: what a comma in them means is known once a file's columns are.
     missing : str
         "error" or "drop-rows".
+    header : bool or None
+        Whether the first line of a text file names the columns; None means that it is guessed.
     """
 
     paths: tuple[Path, ...] = ()
@@ -28,6 +32,7 @@ class Source:
     columns: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     missing: str = "error"
+    header: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,16 @@ class BuiltIn:
     options: tuple[tuple[str, float], ...] = ()
 
 
-def names(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Split what was given with commas, or repeated, or both."""
-    return tuple(name.strip() for value in values or () for name in value.split(",") if name.strip())
+def names(values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """Split what was given with commas, or repeated, or both; the exact name of a column is not split.
+
+    A name with a comma in a list is put in quotes, as in CSV.
+    """
+    found: list[str] = []
+    for value in values:
+        # A quotation mark means something only where there is a comma to protect.
+        fields = [value]
+        if value not in known and "," in value:
+            fields = next(csv.reader([value], skipinitialspace=True))
+        found += [field if field in known else field.strip() for field in fields]
+    return tuple(name for name in found if name)

@@ -1,0 +1,115 @@
+"""The process around the command line: what its streams can show, and signals that end it. Light."""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+WRONG_INPUT = 2
+INTERRUPTED = 128 + signal.SIGINT  # what shells expect
+
+_INSTEAD = {"…": "...", "–": "-", "—": "-", "≤": "<=", "×": "x", "√": "sqrt ", "’": "'"}
+_AT_ONCE_S = 1.0
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Ended(KeyboardInterrupt):
+    """The process was told to end; whatever saves its work after Ctrl-C does so now too."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """Return 128 plus the number of the signal, as shells do: 130 for Ctrl-C."""
+    return 128 + (stop.number if isinstance(stop, Ended) else signal.SIGINT)
+
+
+# --- streams -----------------------------------------------------------------------------------
+
+
+def make_streams_safe() -> None:
+    """Let no character that a stream cannot encode end the program: something like it is written."""
+    codecs.register_error("fedkmeans", _something_like_it)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="fedkmeans")
+
+
+def _something_like_it(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_INSTEAD.get(character, "?") for character in text), error.end
+
+
+# --- signals -----------------------------------------------------------------------------------
+
+
+def end_like_ctrl_c() -> None:
+    """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup).
+
+    A second signal at once after the first is ignored, as the first is being dealt with.
+    """
+    terminals = [number for number in (1, 2) if _is_terminal(number)]
+    ignored_until = 0.0
+
+    def end(number: int, _: FrameType | None) -> None:
+        nonlocal ignored_until
+        if time.monotonic() < ignored_until:
+            return
+        ignored_until = time.monotonic() + _AT_ONCE_S
+        # Python gives up its handlers before it exits; a late signal would change the exit code then.
+        atexit.register(_ignore)
+        if number not in (signal.SIGTERM, signal.SIGINT):
+            _leave(terminals)
+        raise Ended(number)
+
+    for number in (signal.SIGINT, *_ENDING):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, end)
+
+
+def _ignore() -> None:
+    for number in (signal.SIGINT, *_ENDING):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _is_terminal(number: int) -> bool:
+    try:
+        return os.isatty(number)
+    except OSError:  # closed
+        return False
+
+
+def _leave(terminals: list[int]) -> None:
+    """Write to nowhere what would go to a terminal that has hung up, and would raise an error there."""
+    for number in terminals:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore signals for the moment that it takes to save; a second Ctrl-C would lose the work."""
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, *_ENDING):
+            before[number] = signal.signal(number, signal.SIG_IGN)
+    except ValueError:  # only the main thread may; to others no signal comes
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
