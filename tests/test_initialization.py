@@ -140,7 +140,7 @@ def test_a_site_widens_a_mean_that_would_be_too_narrow():
 
 def test_too_few_centroids_are_filled_up_with_a_warning():
     federation = InProcess(Site(str(i), np.random.default_rng(i).normal(size=(3, 2))) for i in range(2))
-    with pytest.warns(UserWarning, match=r"only 2 centroids for n_clusters=5"):
+    with pytest.warns(UserWarning, match="from the clients: 2 for n_clusters=5"):
         assert start("kfed", federation, 5, 2).shape == (5, 2)
 
 

@@ -27,7 +27,7 @@ def peak_of_fit(estimator, X, clients):
         tracemalloc.stop()
 
 
-@pytest.mark.filterwarnings("ignore:The clients sent only:UserWarning")  # k' < k and one client
+@pytest.mark.filterwarnings("ignore:Too few centroids came:UserWarning")  # k' < k and one client
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("layout", ["one client", "rows lie together", "rows are mixed"])

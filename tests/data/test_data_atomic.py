@@ -121,3 +121,12 @@ def test_a_failing_swap_puts_the_old_folder_back(tmp_path, monkeypatch):
         (temporary / "a").write_text("new")
     assert (target / "a").read_text() == "old"
     assert names(tmp_path) == ["model"]
+
+
+def test_a_pipe_or_device_is_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(DataError, match="no regular file"), atomic_path(pipe) as temporary:
+        temporary.write_text("new")
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]

@@ -83,9 +83,9 @@ def fill_up(received: FloatArray, n_clusters: int, rng: np.random.Generator) -> 
     """Draw missing centroids uniformly in the box of the received ones; shape (n_clusters, m)."""
     missing = n_clusters - len(received)
     warnings.warn(
-        f"The clients sent only {len(received)} centroids for n_clusters={n_clusters}; the other {missing} "
-        "are drawn at random between them. A site sends no centroid that stands for too few rows, and no "
-        "more than it is asked for: ask for fewer clusters, or bring more clients or rows.",
+        f"Too few centroids came from the clients: {len(received)} for n_clusters={n_clusters}. The missing "
+        "ones are drawn at random between them. A site sends no centroid that stands for too few rows, and "
+        "no more than it is asked for: ask for fewer clusters, or bring more clients or rows.",
         stacklevel=2,
     )
     drawn = rng.uniform(received.min(axis=0), received.max(axis=0), size=(missing, received.shape[1]))

@@ -35,11 +35,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises
     ------
     DataError
-        The folder cannot be written to, or `path` is a folder.
+        The folder cannot be written to, or `path` is a folder, a device or a pipe.
     """
     target = Path(path).resolve()  # so that a link keeps pointing at the file it names
     if target.is_dir():
         raise DataError(f"cannot write file {str(path)!r}: it is a folder; give the name of a file in it")
+    if target.exists() and not target.is_file():
+        # Moving a file onto a device or a pipe would do away with it.
+        raise DataError(f"cannot write file {str(path)!r}: it is no regular file; choose another name")
     temporary = _beside(target, "tmp")
     with _as_data_error(path):
         # Not tempfile.mkstemp: its files are private to the owner, whatever the umask says.
