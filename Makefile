@@ -28,7 +28,7 @@ install: $(VENV)/.installed-dev  ## Install everything a developer needs into .v
 test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the long paper runs.
 	$(BIN)/python -m pytest -m "not paper"
 
-test-paper: $(VENV)/.installed-test  ## Run the long parity runs against the paper's tables (an hour).
+test-paper: $(VENV)/.installed-test  ## Run the long parity runs against the paper's tables (half an hour).
 	$(BIN)/python -m pytest -m paper
 
 lint: $(VENV)/.installed-dev  ## Check style, types and the rules on who may import whom.
