@@ -9,15 +9,13 @@ from functools import partial
 from typing import TypeAlias
 
 from fedkmeans.baselines.fkm import fkm_start, fkm_target
-from fedkmeans.baselines.kfed import Variant
+from fedkmeans.baselines.kfed import Variant, kfed_exchange
 from fedkmeans.conversation import Ask, Conversation, together
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.initialization import find_initializer
 from fedkmeans.records import (
-    CentroidSet,
     Describe,
     Description,
-    LocalClusters,
     RoundInfo,
     ScoreTotals,
     State,
@@ -32,7 +30,7 @@ from fedkmeans.rounds import (
     sample_clients,
     weighted_average,
 )
-from fedkmeans.seeding import derive_seed, generator
+from fedkmeans.seeding import derive_seed
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 
 
@@ -180,12 +178,18 @@ def kfed(
     n_local = n_local_clusters or variant.n_local(n_clusters)
     if n_local > n_clusters:
         raise ParameterError(f"n_local_clusters is {n_local}, more than n_clusters={n_clusters}. Lower it.")
-    query = LocalClusters(n_local, variant.local, n_init_local, max_iter, seed)
-    sets: dict[ClientId, CentroidSet] = yield Ask(query, chosen)
-    rng = generator(seed, "k-FED server")
-    centroids = variant.merge(sets, n_clusters, rng, n_init, max_iter)
+    centroids, answered = yield from kfed_exchange(
+        variant,
+        n_clusters,
+        chosen,
+        seed,
+        n_local=n_local,
+        n_init_local=n_init_local,
+        n_init=n_init,
+        max_iter=max_iter,
+    )
     score = yield from request_score(centroids, clients)
     nowhere = float("nan")  # there is no place it moved from
     state = State(centroids, centroids, round=1, movements=(nowhere,))
-    observe(state, RoundInfo(0, 1, nowhere, chosen, tuple(sorted(sets)), score))
+    observe(state, RoundInfo(0, 1, nowhere, chosen, answered, score))
     return Fitted(centroids, 1, "one shot", score)

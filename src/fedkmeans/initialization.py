@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedkmeans.baselines.kfed import VARIANTS
+from fedkmeans.baselines.kfed import VARIANTS, kfed_exchange
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.records import Box, Candidate, CentroidSet, DrawPoint, FindBox, LocalClusters
+from fedkmeans.records import Box, Candidate, DrawPoint, FindBox
 from fedkmeans.seeding import derive_seed, generator
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 
@@ -32,10 +32,17 @@ def kfed(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
     """k-FED with all clients, 5 restarts at the clients and 5 at the server, as in the paper's runs."""
-    variant = VARIANTS["paper"]
-    query = LocalClusters(n_clusters, variant.local, _KFED_STARTS, _KFED_STEPS, seed)
-    sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
-    return variant.merge(sets, n_clusters, generator(seed, "k-FED server"), _KFED_STARTS, _KFED_STEPS)
+    centroids, _ = yield from kfed_exchange(
+        VARIANTS["paper"],
+        n_clusters,
+        clients,
+        seed,
+        n_local=n_clusters,
+        n_init_local=_KFED_STARTS,
+        n_init=_KFED_STARTS,
+        max_iter=_KFED_STEPS,
+    )
+    return centroids
 
 
 def random(

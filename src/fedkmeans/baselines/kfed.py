@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkmeans.clustering import kmeans
+from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError
 from fedkmeans.lloyd import assign, cluster_sums, means, squared_distances
-from fedkmeans.records import CentroidSet
+from fedkmeans.records import CentroidSet, LocalClusters
+from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray
 
 
@@ -109,6 +111,30 @@ class Variant:
     local: str
     merge: Callable[[Mapping[ClientId, CentroidSet], int, np.random.Generator, int, int], FloatArray]
     n_local: Callable[[int], int]
+
+
+def kfed_exchange(
+    variant: Variant,
+    n_clusters: int,
+    clients: tuple[ClientId, ...],
+    seed: int,
+    *,
+    n_local: int,
+    n_init_local: int,
+    n_init: int,
+    max_iter: int,
+) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
+    """The one exchange of k-FED: local centroids come in, k centroids (k, m) come out.
+
+    Returns
+    -------
+    centroids : ndarray of shape (n_clusters, m)
+    answered : tuple of str
+    """
+    query = LocalClusters(n_local, variant.local, n_init_local, max_iter, seed)
+    sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
+    rng = generator(seed, "k-FED server")
+    return variant.merge(sets, n_clusters, rng, n_init, max_iter), tuple(sorted(sets))
 
 
 VARIANTS = {

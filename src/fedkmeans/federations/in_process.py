@@ -30,7 +30,6 @@ class InProcess:
     Examples
     --------
     >>> import numpy as np
-    import pandas as pd
     >>> from fedkmeans import InProcess, Site
     >>> a, b = np.random.default_rng(0).normal(size=(2, 50, 3))
     >>> InProcess([Site("north", a), Site("south", b)]).clients
