@@ -139,7 +139,7 @@ def run_demo(
         Called with a line of text after each step.
     max_rounds : int, default=1000
         The only setting that is not the paper's, which is 10,000: on non-IID data EWF k-means goes
-        on for long with ever smaller movements (with seed 0 to round 1,432, for the same four digits).
+        on for long with ever smaller movements (with seed 0 to round 1,421, for the same four digits).
 
     Returns
     -------
