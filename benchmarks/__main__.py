@@ -31,7 +31,7 @@ def measure(name, k):
     shards = [X[clients == i] for i in range(N_CLIENTS)]
     start = X[np.random.default_rng(0).choice(len(X), size=k, replace=False)]
     federation = InProcess.from_arrays(X, clients)
-    model = FederatedKMeans(k, init=start, max_rounds=N_ROUNDS, tol=0, patience=None)
+    model = FederatedKMeans.paper(k, init=start, max_rounds=N_ROUNDS, tol=0, patience=None)
     ratios = []
     for _ in range(N_REPEATS):
         theirs, expected = seconds(lambda: paper_loop.run(shards, start, N_ROUNDS))

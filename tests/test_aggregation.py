@@ -5,7 +5,7 @@ from fedkmeans.aggregation import advance, target
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import add_up
 from fedkmeans.errors import ParameterError
-from fedkmeans.records import LocalModel, State
+from fedkmeans.records import LocalModel, State, Target
 
 
 def test_target_is_the_weighted_mean_and_falls_back_to_the_plain_one():
@@ -27,9 +27,9 @@ def test_fallback_need_not_be_the_old_centroid():
 
 def test_learning_rate_and_momentum_follow_the_papers_equation():
     state = State.start(np.array([[1.0]]))
-    first = advance(state, np.array([[3.0]]), learning_rate=0.5, momentum=0.8, keep=5)
+    first = advance(state, Target(np.array([[3.0]]), (), 0, 0), learning_rate=0.5, momentum=0.8, keep=5)
     assert first.centroids[0, 0] == 2.0  # no momentum yet: C(-1) = C(0)
-    second = advance(first, np.array([[3.0]]), learning_rate=0.5, momentum=0.8, keep=5)
+    second = advance(first, Target(np.array([[3.0]]), (), 0, 0), learning_rate=0.5, momentum=0.8, keep=5)
     assert second.centroids[0, 0] == pytest.approx(2.0 + 0.5 * (3.0 - 2.0) + 0.8 * (2.0 - 1.0))
     assert second.round == 2
     assert second.movements == pytest.approx((1.0, 1.3))

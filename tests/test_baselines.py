@@ -120,7 +120,9 @@ def test_fkm_drops_clusters_a_client_does_not_have():
     # FKM asks its clients to drop, and so must never see the far point alone.
     policy = SitePolicy(min_cluster_size=1)
     federation = InProcess([Site("a", X, policy=policy)])
-    target, _ = hold(federation, fkm_target(State.start(centroids), ("a",), max_local=5, tol_local=0.0))
+    everybody = federation.clients
+    start = State.start(centroids)
+    target = hold(federation, fkm_target(start, everybody, everybody, max_local=5, tol_local=0.0)).d
     assert np.isclose(target, 14 / 3).any()
 
 
@@ -161,7 +163,7 @@ def test_relocating_empty_clusters_changes_the_round():
     third = {}
     for empty in ("keep", "relocate"):
         for weighting in ("equal", "dynamic"):
-            model = FederatedKMeans(
+            model = FederatedKMeans.paper(
                 3, weighting=weighting, empty_clusters=empty, init=start, learning_rate=1.0, momentum=0.0,
                 max_rounds=1,
             )  # fmt: skip

@@ -101,7 +101,7 @@ def test_clients_that_do_not_answer_are_left_out(blobs):
     assert model.score_per_client_ == pytest.approx(np.mean(by_client))
 
 
-@pytest.mark.parametrize("estimator", [FederatedKMeans(3), KFed(3), FKM(3)])
+@pytest.mark.parametrize("estimator", [FederatedKMeans(3), FederatedKMeans.paper(3), KFed(3), FKM(3)])
 def test_silence_is_an_error_that_names_the_query_and_clients(blobs, estimator):
     X, clients = blobs
     everybody = ("0", "1", "2", "3", "4")

@@ -61,7 +61,8 @@ def test_history_is_tidy(blobs):
     model = FederatedKMeans(3, clients_per_round=2, score_every=2, max_rounds=5, tol=0, random_state=0)
     history = model.fit(X, clients=clients).history_
     assert list(history.columns) == [
-        "restart", "round", "movement", "participants", "asked", "score", "score_per_client",
+        "restart", "round", "movement", "participants", "asked", "estimate", "score", "score_per_client",
+        "bytes_sent", "bytes_received",
     ]  # fmt: skip
     assert list(history["round"]) == [1, 2, 3, 4, 5]
     assert (history.participants == 2).all()
@@ -88,7 +89,16 @@ def test_seed_is_recorded_and_repeats_the_run(blobs):
         (FederatedKMeans, {"learning_rate": 1.5}),
         (FederatedKMeans, {"momentum": -0.1}),
         (FederatedKMeans, {"momentum": 1.0}),
-        (FederatedKMeans, {"memory": 0.98}),
+        (FederatedKMeans, {"memory": 1.0}),
+        (FederatedKMeans, {"memory": 0.0}),
+        (FederatedKMeans, {"memory": -0.5}),
+        (FederatedKMeans, {"memory": float("nan")}),
+        (FederatedKMeans, {"memory": True}),
+        (FederatedKMeans, {"memory": "sever"}),
+        (FederatedKMeans, {"memory": ["server"]}),
+        (FederatedKMeans, {"participation": "always"}),
+        (FederatedKMeans, {"tol_score": -0.1}),
+        (FederatedKMeans, {"tol_score": 1.0}),
         (FederatedKMeans, {"n_init": 0}),
         (FederatedKMeans, {"empty_clusters": "drop"}),
         (FederatedKMeans, {"tol": -1}),
@@ -317,7 +327,7 @@ def test_observers_and_rules_cannot_steer(blobs):
 def test_other_clients_take_part_in_other_rounds(blobs):
     X, clients = blobs
     seen = []
-    model = FederatedKMeans(3, clients_per_round=2, tol=0, max_rounds=40, random_state=0)
+    model = FederatedKMeans.paper(3, clients_per_round=2, tol=0, max_rounds=40, random_state=0)
     model.fit_federation(
         InProcess.from_arrays(X, clients), on_round=lambda state, info: seen.append(info.asked)
     )
@@ -344,7 +354,9 @@ def test_restarts_are_compared_per_sample_not_per_client():
     plan = Plan(seed=0, learning_rate=1.0, momentum=0.0, stopping=Stopping(max_rounds=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(INITIALIZERS, "random", start)
-        conversation = wf_kmeans(3, 1, federation.clients, plan, LocalWork(), "random", 2, lambda *_: None)
+        conversation = wf_kmeans(
+            3, 1, federation.clients, plan, LocalWork(), None, "random", 2, lambda *_: None
+        )
         assert hold(federation, conversation).restart == 1
 
 

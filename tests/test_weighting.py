@@ -58,13 +58,14 @@ def test_a_users_own_rule_is_a_plain_function(blobs):
     def square_root(local):
         return np.sqrt(local.counts)
 
-    own = FederatedKMeans(3, weighting=square_root, max_rounds=5, random_state=0).fit(X, clients=clients)
-    dynamic = FederatedKMeans(3, max_rounds=5, random_state=0).fit(X, clients=clients)
+    start = X[:3]
+    own = FederatedKMeans(3, weighting=square_root, init=start, max_rounds=5).fit(X, clients=clients)
+    dynamic = FederatedKMeans(3, init=start, max_rounds=5).fit(X, clients=clients)
     assert not np.array_equal(own.cluster_centers_, dynamic.cluster_centers_)
 
 
 @pytest.mark.parametrize("rule", sorted(WEIGHTINGS))
 def test_every_named_rule_fits(blobs, rule):
     X, clients = blobs
-    model = FederatedKMeans(3, weighting=rule, random_state=0).fit(X, clients=clients)
+    model = FederatedKMeans.paper(3, weighting=rule, random_state=0).fit(X, clients=clients)
     assert model.score_per_sample_ < 1.2  # three blobs of variance 0.25 in four columns

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedkmeans.lloyd import means
-from fedkmeans.records import ClusterTotals, State
+from fedkmeans.records import ClusterTotals, State, Target
 from fedkmeans.typing import FloatArray
 
 
@@ -26,21 +26,21 @@ def target(total: ClusterTotals) -> FloatArray:
     return means(total.weighted_sum, total.weight, otherwise=total.plain_sum / total.n_clients)
 
 
-def advance(state: State, d: FloatArray, learning_rate: float, momentum: float, keep: int) -> State:
+def advance(state: State, found: Target, learning_rate: float, momentum: float, keep: int) -> State:
     """C^(t+1) = C^(t) + η (d - C^(t)) + μ (C^(t) - C^(t-1)).
 
     Parameters
     ----------
     state : State
-    d : ndarray of shape (k, m)
-        The aggregated centroids of this round.
+    found : Target
+        With d, the aggregated centroids of this round.
     learning_rate, momentum : float
         η and μ.
     keep : int
-        How many movements to remember.
+        How many movements and estimates to remember.
     """
     c, c_previous = state.centroids, state.previous
-    c_new = c + learning_rate * (d - c) + momentum * (c - c_previous)
+    c_new = c + learning_rate * (found.d - c) + momentum * (c - c_previous)
     movement = float(np.linalg.norm(c_new - c))
     return replace(
         state,
@@ -48,4 +48,7 @@ def advance(state: State, d: FloatArray, learning_rate: float, momentum: float, 
         previous=c,
         round=state.round + 1,
         movements=(*state.movements, movement)[-keep:],
+        estimates=(*state.estimates, found.estimate)[-keep:],
+        window=found.window,
+        memory=found.memory,
     )

@@ -13,18 +13,15 @@ from fedkmeans.baselines.kfed import Variant, kfed_exchange
 from fedkmeans.conversation import Ask, Conversation, together
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.initialization import find_initializer
-from fedkmeans.records import (
-    Describe,
-    Description,
-    RoundInfo,
-    ScoreTotals,
-    State,
-)
+from fedkmeans.memory import MemorySetting, find_memory
+from fedkmeans.records import Describe, Description, RoundInfo, ScoreTotals, State
 from fedkmeans.rounds import (
     LocalWork,
     Observer,
     Plan,
     TargetFinder,
+    check_participation,
+    remaining,
     request_score,
     run_rounds,
     sample_clients,
@@ -100,11 +97,13 @@ def wf_kmeans(
     clients: tuple[ClientId, ...],
     plan: Plan,
     work: LocalWork,
+    memory: MemorySetting,
     init: str | DataArray,
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
-    """Weighted federated k-means (the paper's Algorithm 1), restarts sharing their exchanges."""
+    """Weighted federated k-means (the paper's Algorithm 1, or with memory); restarts share exchanges."""
+    find_target = partial(weighted_average, work=work) if memory is None else find_memory(memory, work)
     initialize = find_initializer(init, n_clusters, n_features)
     if n_init > 1 and not isinstance(init, str):
         warnings.warn(
@@ -115,8 +114,7 @@ def wf_kmeans(
     def start(seed: int) -> Conversation[FloatArray]:
         return initialize(n_clusters, n_features, clients, seed)
 
-    target = partial(weighted_average, work=work)
-    return (yield from _restarts(start, target, clients, plan, n_init, observe))
+    return (yield from _restarts(start, find_target, clients, plan, n_init, observe))
 
 
 def fkm(
@@ -130,6 +128,7 @@ def fkm(
 ) -> Conversation[Fitted]:
     """FKM of Garst & Reinders; `plan` should have learning rate 1 and momentum 0."""
     # The start is a round too: with few clients a round, only those chosen take part in it.
+    check_participation(clients, plan.clients_per_round)
     first = sample_clients(clients, plan.clients_per_round, derive_seed(plan.seed, "FKM start"), 0)
 
     def start(seed: int) -> Conversation[FloatArray]:
@@ -148,13 +147,14 @@ def _restarts(
     observe: Observer,
 ) -> Conversation[Fitted]:
     """Run from `n_init` starts and keep the one with the lowest score per sample over all clients."""
+    check_participation(clients, plan.clients_per_round)
 
     def once(restart: int) -> Conversation[Fitted]:
         centroids = yield from start(derive_seed(plan.seed, "restart", restart))
         state, reason = yield from run_rounds(
             State.start(centroids), plan, clients, find_target, observe, restart
         )
-        score = yield from request_score(state.centroids, clients)
+        score = yield from request_score(state.centroids, (yield from remaining(clients)))
         return Fitted(state.centroids, state.round, reason, score, restart)
 
     fits = yield from together([once(restart) for restart in range(n_init)])
@@ -174,11 +174,12 @@ def kfed(
     observe: Observer,
 ) -> Conversation[Fitted]:
     """k-FED with the clients sampled for its only round."""
+    check_participation(clients, clients_per_round)
     chosen = sample_clients(clients, clients_per_round, seed, 0)
     n_local = n_local_clusters or variant.n_local(n_clusters)
     if n_local > n_clusters:
         raise ParameterError(f"n_local_clusters is {n_local}, more than n_clusters={n_clusters}. Lower it.")
-    centroids, answered = yield from kfed_exchange(
+    found = yield from kfed_exchange(
         variant,
         n_clusters,
         chosen,
@@ -188,8 +189,20 @@ def kfed(
         n_init=n_init,
         max_iter=max_iter,
     )
-    score = yield from request_score(centroids, clients)
+    score = yield from request_score(found.d, clients)
     nowhere = float("nan")  # there is no place it moved from
-    state = State(centroids, centroids, round=1, movements=(nowhere,))
-    observe(state, RoundInfo(0, 1, nowhere, chosen, answered, score))
-    return Fitted(centroids, 1, "one shot", score)
+    state = State(found.d, found.d, round=1, movements=(nowhere,))
+    observe(
+        state,
+        RoundInfo(
+            restart=0,
+            round=1,
+            movement=nowhere,
+            asked=chosen,
+            answered=found.answered,
+            score=score,
+            sent=found.sent,
+            received=found.received,
+        ),
+    )
+    return Fitted(found.d, 1, "one shot", score)

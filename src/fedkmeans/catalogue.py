@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedkmeans.baselines.pooled import PooledKMeans
 from fedkmeans.errors import ParameterError
-from fedkmeans.estimators import FKM, FederatedKMeans, KFed
+from fedkmeans.estimators import FKM, PAPER, FederatedKMeans, KFed
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """An estimator with some of its parameters fixed.
+    """An estimator with some of its parameters set, for good or until told otherwise.
 
     Attributes
     ----------
@@ -23,13 +23,16 @@ class Algorithm:
     estimator : type
     fixed : dict
         Parameters that make it this algorithm and no other.
+    defaults : dict
+        Defaults that differ from the estimator's own.
     pooled : bool
         Whether it needs all rows in one place.
     """
 
     title: str
     estimator: Callable[..., Any]
-    fixed: dict[str, Any]
+    fixed: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
     pooled: bool = False
 
     def parameters(self) -> set[str]:
@@ -37,14 +40,19 @@ class Algorithm:
         return set(inspect.signature(self.estimator).parameters) - set(self.fixed)
 
 
+# What an algorithm of the paper cannot have without being another one.
+_NO_MEMORY: dict[str, Any] = {"memory": None, "tol_score": 0.0}
+
 ALGORITHMS: dict[str, Algorithm] = {
-    "dwf": Algorithm("DWF k-means", FederatedKMeans, {"weighting": "dynamic"}),
-    "ewf": Algorithm("EWF k-means", FederatedKMeans, {"weighting": "equal"}),
-    "wf": Algorithm("WF k-means", FederatedKMeans, {}),
+    "last-word": Algorithm("Last-word k-means", FederatedKMeans),
+    "forgetting": Algorithm("Forgetting k-means", FederatedKMeans, defaults={"memory": 0.98}),
+    "dwf": Algorithm("DWF k-means", FederatedKMeans, {"weighting": "dynamic", **_NO_MEMORY}, PAPER),
+    "ewf": Algorithm("EWF k-means", FederatedKMeans, {"weighting": "equal", **_NO_MEMORY}, PAPER),
+    "wf": Algorithm("WF k-means", FederatedKMeans, _NO_MEMORY, PAPER),
     "kfed": Algorithm("k-FED", KFed, {"variant": "paper"}),
     "kfed-published": Algorithm("k-FED (published)", KFed, {"variant": "published"}),
-    "fkm": Algorithm("FKM", FKM, {}),
-    "k-means": Algorithm("k-means", PooledKMeans, {}, pooled=True),
+    "fkm": Algorithm("FKM", FKM),
+    "k-means": Algorithm("k-means", PooledKMeans, pooled=True),
 }
 
 
@@ -71,4 +79,4 @@ def make(name: str, **parameters: Any) -> Any:
             f"{', '.join(sorted(unknown))} cannot be set for {name!r} ({algorithm.title}). "
             f"It takes {', '.join(sorted(algorithm.parameters()))}."
         )
-    return algorithm.estimator(**parameters, **algorithm.fixed)
+    return algorithm.estimator(**{**algorithm.defaults, **parameters, **algorithm.fixed})

@@ -169,7 +169,12 @@ def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversa
 
 
 def history_table(history: list[RoundInfo]) -> pd.DataFrame:
-    """One row a round: restart, round, movement, participants, asked, and both scores where known."""
+    """One row a round; what is not known is NaN.
+
+    restart, round, movement; participants that answered, clients asked; the server's estimate of
+    the score per sample; both federated scores where they were asked for; bytes sent to and
+    received from all clients in the round.
+    """
     return pd.DataFrame(
         {
             "restart": [info.restart for info in history],
@@ -177,7 +182,10 @@ def history_table(history: list[RoundInfo]) -> pd.DataFrame:
             "movement": [info.movement for info in history],
             "participants": [len(info.answered) for info in history],
             "asked": [len(info.asked) for info in history],
+            "estimate": [info.estimate for info in history],
             "score": [None if info.score is None else info.score.per_sample for info in history],
             "score_per_client": [None if info.score is None else info.score.per_client for info in history],
+            "bytes_sent": [info.sent for info in history],
+            "bytes_received": [info.received for info in history],
         }
     ).astype({"score": "float64", "score_per_client": "float64"})

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from fedkmeans.errors import FederationError
-from fedkmeans.records import Bundle, BundleReply, LocalModel, Query, Reply
+from fedkmeans.records import Bundle, BundleReply, Change, LocalModel, Query, Reply, n_bytes
 from fedkmeans.typing import ClientId
 
 T = TypeVar("T")
@@ -40,21 +40,35 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class AskTotal:
-    """Ask clients for a reply that adds up; the answer is its `Total` and nothing finer."""
+    """Ask clients for a reply that adds up; the answer is its `Total` and nothing finer.
+
+    Silence of all of them ends the conversation, unless it is `optional`.
+    """
 
     query: Query
     clients: tuple[ClientId, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Look who belongs to the federation; the answer is a sorted tuple of names. Sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of the replies, and who took part."""
+    """The sum of the replies, who took part, and how many bytes they sent.
+
+    Without any reply `record` is None. For a `Bundle`, `received` holds one number a query.
+    """
 
     record: Any
     answered: tuple[ClientId, ...]
+    received: Any = 0
 
 
-Conversation: TypeAlias = Generator[Ask | AskTotal, Any, T]
+Request: TypeAlias = Ask | AskTotal | Members
+Conversation: TypeAlias = Generator[Request, Any, T]
 
 
 class Federation(Protocol):
@@ -65,7 +79,11 @@ class Federation(Protocol):
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Names of all clients, sorted, so that nothing depends on the order they came in."""
+        """Names of all clients, sorted, so that nothing depends on the order they came in.
+
+        A client that is merely offline stays on the list. One that is gone from it has left for
+        good: it is not asked any more, and what it said is forgotten.
+        """
         ...
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
@@ -81,21 +99,31 @@ def add_up(replies: Mapping[ClientId, Reply]) -> Total:
     """Add replies, in the order of the clients' names so that rounding does not depend on arrival."""
     answered = tuple(sorted(replies))
     record: Any = None
+    received: Any = 0
     for client in answered:
-        part = _additive(replies[client])
+        part, size = _additive(replies[client]), _size(replies[client])
         record = part if record is None else _add(record, part)
-    return Total(record, answered)
+        received = size if client == answered[0] else _add(received, size)
+    return Total(record, answered, received)
 
 
 def _additive(reply: Any) -> Any:
     if isinstance(reply, BundleReply):
         return BundleReply(tuple(_additive(part) for part in reply.replies))
-    return reply.totals() if isinstance(reply, LocalModel) else reply
+    return reply.totals() if isinstance(reply, LocalModel | Change) else reply
+
+
+def _size(reply: Any) -> Any:
+    if isinstance(reply, BundleReply):
+        return tuple(map(_size, reply.replies))
+    return n_bytes(reply)
 
 
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, BundleReply):
-        return BundleReply(tuple(_add(a, b) for a, b in zip(left.replies, right.replies, strict=True)))
+        return BundleReply(_add(left.replies, right.replies))
+    if isinstance(left, tuple):
+        return tuple(_add(a, b) for a, b in zip(left, right, strict=True))
     return left + right
 
 
@@ -107,20 +135,24 @@ def hold(federation: Federation, conversation: Conversation[T]) -> T:
             request = conversation.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+        if isinstance(request, Members):
+            answer = federation.clients
+            continue
         if isinstance(request, AskTotal):
             answer = federation.total(request.query, request.clients)
             nobody = not answer.answered
         else:
             answer = federation.ask(request.query, request.clients)
-            nobody = not answer and not request.optional
-        if nobody:
+            nobody = not answer
+        if nobody and not request.optional:
             raise FederationError(
-                f"None of the {len(request.clients)} clients asked ({_some(request.clients)}) answered "
+                f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
                 f"the query {type(request.query).__name__}. Check that the sites are running and connected."
             )
 
 
-def _some(clients: Sequence[ClientId]) -> str:
+def some_of(clients: Sequence[ClientId]) -> str:
+    """Name the first few clients, for a message."""
     return ", ".join(clients[:5]) + (", …" if len(clients) > 5 else "")
 
 
@@ -135,7 +167,7 @@ def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
     results: dict[int, T] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
     while answers:
-        requests: dict[int, Ask | AskTotal] = {}
+        requests: dict[int, Request] = {}
         for index, answer in answers.items():
             try:
                 requests[index] = conversations[index].send(answer)
@@ -148,24 +180,29 @@ def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
     return [results[index] for index in range(len(conversations))]
 
 
-def _groups(requests: Mapping[int, Ask | AskTotal]) -> list[list[int]]:
+def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
     """Requests that differ in nothing but their query, in order of first appearance."""
     groups: dict[object, list[int]] = {}
     for index, request in requests.items():
-        optional = isinstance(request, Ask) and request.optional
-        groups.setdefault((type(request), request.clients, optional), []).append(index)
+        alike: object = Members
+        if not isinstance(request, Members):
+            alike = (type(request), request.clients, request.optional)
+        groups.setdefault(alike, []).append(index)
     return list(groups.values())
 
 
-def _share(requests: Mapping[int, Ask | AskTotal]) -> Conversation[dict[int, Any]]:
+def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     """Ask a group's queries in one exchange and give each member its own part of the answer."""
     first = next(iter(requests.values()))
-    if len(requests) == 1:
+    if len(requests) == 1 or isinstance(first, Members):
         return dict.fromkeys(requests, (yield first))
-    answer = yield replace(first, query=Bundle(tuple(request.query for request in requests.values())))
+    queries = tuple(request.query for request in requests.values() if not isinstance(request, Members))
+    answer = yield replace(first, query=Bundle(queries))
     if isinstance(answer, Total):
-        parts = answer.record.replies
-        return {i: Total(part, answer.answered) for i, part in zip(requests, parts, strict=True)}
+        if not answer.answered:
+            return dict.fromkeys(requests, answer)
+        parts = zip(requests, answer.record.replies, answer.received, strict=True)
+        return {index: Total(part, answer.answered, received) for index, part, received in parts}
     return {
         index: {client: bundle.replies[place] for client, bundle in answer.items()}
         for place, index in enumerate(requests)

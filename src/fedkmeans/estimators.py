@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from fedkmeans import algorithms
 from fedkmeans.algorithms import Fitted, Schema
@@ -10,15 +10,33 @@ from fedkmeans.baselines.kfed import VARIANTS
 from fedkmeans.clusterer import Clusterer
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import Conversation
-from fedkmeans.errors import ParameterError
+from fedkmeans.memory import MemorySetting
 from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.records import WeightingRule
 from fedkmeans.rounds import LocalWork, Observer, Plan
 from fedkmeans.typing import ClientId, DataArray
 
+# The settings of the paper; what is not here is the same as the defaults below.
+PAPER: dict[str, Any] = {
+    "participation": "random",
+    "memory": None,
+    "max_local": 5,
+    "learning_rate": 0.01,
+    "momentum": 0.8,
+    "tol_score": 0.0,
+    "patience": 300,
+    "min_rounds": 16,
+    "max_rounds": 10_000,
+}
+
 
 class FederatedKMeans(Clusterer):
-    """Weighted federated k-means: DWF, EWF and any other weighting (Holzer, Jacob & Kavane).
+    """Weighted federated k-means with memory: k-means on the rows of all clients, which stay there.
+
+    The defaults suit a real federation: the latest word of every client counts, clients take turns
+    if not all are asked at once, and the run ends when the score has settled. They follow from a
+    study, see the page *Memory* of the documentation. The algorithms of the paper (DWF, EWF and any
+    other weighting; Holzer, Jacob & Kavane) are `FederatedKMeans.paper(...)`.
 
     Parameters
     ----------
@@ -27,16 +45,23 @@ class FederatedKMeans(Clusterer):
     weighting : str or callable, default="dynamic"
         How much a client's centroid counts: "dynamic" (DWF), "equal" (EWF), "by_size" (FedAvg),
         "by_compactness", or a function of a `LocalSummary` that returns one weight per cluster.
+        "equal" and "by_size" do not go with memory.
     clients_per_round : int or None, default=None
-        Clients sampled in each round; None means all.
-    max_local : int, default=5
-        Lloyd steps a client makes in a round.
-    learning_rate : float, default=0.01
-        η in (0, 1]: how far the server moves towards the round's average.
-    momentum : float, default=0.8
+        Clients asked in each round; None means all.
+    participation : {"turns", "random"}, default="turns"
+        Whether clients take turns in a random order, or are drawn anew in each round (the paper).
+    memory : {"server", "client"} or float or None, default="server"
+        What counts beside this round's replies. "server" and "client": the latest word of every
+        client, kept by the server, or kept by the client, which sends what changed; both give the
+        same numbers. A number γ in (0, 1): totals of which a round keeps the part γ. None: nothing
+        (the paper).
+    max_local : int, default=1
+        Lloyd steps a client makes in a round. With memory, one step leads to the fixed points of
+        pooled k-means; more are biased where clients differ.
+    learning_rate : float, default=1.0
+        η in (0, 1]: how far the server moves towards the aggregated centroids.
+    momentum : float, default=0.0
         μ in [0, 1): how much of the last move is repeated.
-    memory : None
-        Reserved for totals that remember earlier rounds; only None (the paper) for now.
     init : str or array of shape (k, m), default="kfed"
         Where the centroids start: "kfed", "random" (in the box of all data), "client_random",
         "k-means++" (across clients), or your own centroids.
@@ -46,11 +71,14 @@ class FederatedKMeans(Clusterer):
         What a client does with a cluster that has none of its points.
     tol, tol_local : float, default=1e-8
         Stop when centroids move less than this, at the server and at a client.
-    patience : int or None, default=300
+    tol_score : float, default=1e-4
+        Stop when the score, as the server estimates it from what it knows, will change by no more
+        than this fraction; 0 means never. Without memory the server cannot tell.
+    patience : int or None, default=None
         Stop when the oldest of this many movements is the smallest of them.
-    min_rounds : int, default=16
+    min_rounds : int, default=1
         Rounds before any criterion may end the run.
-    max_rounds : int, default=10000
+    max_rounds : int, default=1000
         Rounds after which the run ends in any case.
     score_every : int, default=0
         Ask for the federated score every so many rounds, for `history_`; 0 means never.
@@ -71,9 +99,11 @@ class FederatedKMeans(Clusterer):
     n_iter_ : int
         Rounds of the restart that was kept, `best_restart_`.
     stop_reason_ : str
-        "tol", "patience", "max_rounds" or "interrupted".
+        "tol", "tol_score", "patience", "max_rounds" or "interrupted".
     history_ : pandas.DataFrame
-        One row a round: restart, round, movement, participants, asked, score, score_per_client.
+        One row a round: restart, round, movement, participants (that answered), asked, estimate (the
+        server's own of the score), score and score_per_client (where asked for), bytes_sent and
+        bytes_received (of all clients together, scoring left out).
     seed_ : int
         The whole number that `random_state` came to; with it the run can be repeated.
     n_features_in_, feature_names_in_
@@ -96,18 +126,20 @@ class FederatedKMeans(Clusterer):
         *,
         weighting: str | WeightingRule = "dynamic",
         clients_per_round: int | None = None,
-        max_local: int = 5,
-        learning_rate: float = 0.01,
-        momentum: float = 0.8,
-        memory: None = None,
+        participation: str = "turns",
+        memory: MemorySetting = "server",
+        max_local: int = 1,
+        learning_rate: float = 1.0,
+        momentum: float = 0.0,
         init: str | DataArray = "kfed",
         n_init: int = 1,
         empty_clusters: str = "keep",
         tol: float = 1e-8,
         tol_local: float = 1e-8,
-        patience: int | None = 300,
-        min_rounds: int = 16,
-        max_rounds: int = 10_000,
+        tol_score: float = 1e-4,
+        patience: int | None = None,
+        min_rounds: int = 1,
+        max_rounds: int = 1000,
         score_every: int = 0,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -115,15 +147,17 @@ class FederatedKMeans(Clusterer):
         self.n_clusters = n_clusters
         self.weighting = weighting
         self.clients_per_round = clients_per_round
+        self.participation = participation
+        self.memory = memory
         self.max_local = max_local
         self.learning_rate = learning_rate
         self.momentum = momentum
-        self.memory = memory
         self.init = init
         self.n_init = n_init
         self.empty_clusters = empty_clusters
         self.tol = tol
         self.tol_local = tol_local
+        self.tol_score = tol_score
         self.patience = patience
         self.min_rounds = min_rounds
         self.max_rounds = max_rounds
@@ -131,17 +165,34 @@ class FederatedKMeans(Clusterer):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @classmethod
+    def paper(cls, n_clusters: int = 8, **changes: Any) -> Self:
+        """Make the algorithm of the paper: no memory, small steps with momentum, five local steps.
+
+        Parameters
+        ----------
+        n_clusters : int, default=8
+        **changes
+            Parameters that are to differ from `PAPER`.
+
+        Examples
+        --------
+        >>> from fedkmeans import FederatedKMeans
+        >>> FederatedKMeans.paper(3, weighting="equal").learning_rate
+        0.01
+        """
+        return cls(n_clusters, **{**PAPER, **changes})
+
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
-        if self.memory is not None:
-            raise ParameterError(f"memory must be None, got {self.memory!r}; no other setting exists yet.")
         plan = Plan(
             seed=seed,
             clients_per_round=self.clients_per_round,
             learning_rate=self.learning_rate,
             momentum=self.momentum,
-            stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds),
+            participation=self.participation,
+            stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds, self.tol_score),
             score_every=self.score_every,
         )
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
@@ -151,6 +202,7 @@ class FederatedKMeans(Clusterer):
             clients,
             plan,
             work,
+            self.memory,
             self.init,
             check_integer("n_init", self.n_init),
             observe,

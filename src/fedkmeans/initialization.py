@@ -32,7 +32,7 @@ def kfed(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
     """k-FED with all clients, 5 restarts at the clients and 5 at the server, as in the paper's runs."""
-    centroids, _ = yield from kfed_exchange(
+    found = yield from kfed_exchange(
         VARIANTS["paper"],
         n_clusters,
         clients,
@@ -42,7 +42,7 @@ def kfed(
         n_init=_KFED_STARTS,
         max_iter=_KFED_STEPS,
     )
-    return centroids
+    return found.d
 
 
 def random(

@@ -221,6 +221,7 @@ def local_update(
     """
     labels = assign(X, centroids)
     counts = np.bincount(labels, weights=sample_weight, minlength=len(centroids)).astype(np.float64)
+    received_inertia = float(inertia_per_cluster(X, centroids, labels, sample_weight).sum())
     # A dropped cluster is out for the whole round: it cannot win points in a later local step.
     active = np.unique(labels) if empty_clusters == "drop" else np.arange(len(centroids))
     labels = np.searchsorted(active, labels)
@@ -244,6 +245,7 @@ def local_update(
             inertia_per_cluster(X, local, labels, sample_weight), active, np.zeros(len(centroids))
         ),
         n_samples=float(len(X) if sample_weight is None else sample_weight.sum()),
+        received_inertia=received_inertia,
     )
 
 

@@ -8,13 +8,14 @@ having none, and must be gathered one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedkmeans.typing import FloatArray
+from fedkmeans.typing import ClientId, FloatArray
+from fedkmeans.words import RunningTotal, Word
 
 
 def _protect(*arrays: FloatArray) -> None:
@@ -39,6 +40,8 @@ class LocalSummary:
         Squared distances of those points to their local centroid, summed per cluster.
     n_samples : float
         Rows of the client, or the sum of its sample weights.
+    received_inertia : float
+        Squared distances of all points to the nearest centroid **as received**, summed.
     """
 
     centroids: FloatArray
@@ -46,6 +49,7 @@ class LocalSummary:
     last_counts: FloatArray
     inertia: FloatArray
     n_samples: float
+    received_inertia: float = float("nan")
 
     def __post_init__(self) -> None:
         _protect(self.centroids, self.counts, self.last_counts, self.inertia)
@@ -69,6 +73,39 @@ class LocalUpdate:
     tol_local: float
     weighting: str | WeightingRule
     empty_clusters: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendWord:
+    """Make an update and say what came of it in a form that can be remembered: a `Word`."""
+
+    update: LocalUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class SendChange:
+    """Like `SendWord`, but answered with a `Change`: what is new since the word that was counted.
+
+    Attributes
+    ----------
+    update : LocalUpdate
+    run, total : str
+        Names of the fit and of its running total, unlike any other, so that what a client said
+        towards one total is not taken for what it said towards another.
+    begun : int
+        How often the total has been begun anew.
+    round : int
+    counted : dict
+        For each client that is asked, the round of its latest change that is part of the total;
+        a client that is missing here has nothing in the total.
+    """
+
+    update: LocalUpdate
+    run: str
+    total: str
+    begun: int
+    round: int
+    counted: Mapping[ClientId, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +162,9 @@ class Bundle:
     queries: tuple[Query, ...]
 
 
-Query: TypeAlias = "LocalUpdate | Score | Describe | FindBox | LocalClusters | DrawPoint | Bundle"
+Query: TypeAlias = (
+    "LocalUpdate | SendWord | SendChange | Score | Describe | FindBox | LocalClusters | DrawPoint | Bundle"
+)
 
 
 # --- replies -----------------------------------------------------------------------------------
@@ -163,6 +202,33 @@ class ClusterTotals:
             self.plain_sum + other.plain_sum,
             self.n_clients + other.n_clients,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is new in a client's word since the one that was counted, and whether that one is lost.
+
+    A client that no longer knows what was counted sends nothing, and `lost` 1: its next word would
+    be counted twice.
+    """
+
+    word: Word
+    lost: int
+
+    def totals(self) -> ChangeTotals:
+        """Bring the reply into the form that adds up."""
+        return ChangeTotals(RunningTotal.of(self.word), self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTotals:
+    """Sums of changes, in twice double precision so that the total never drifts."""
+
+    change: RunningTotal
+    lost: int
+
+    def __add__(self, other: ChangeTotals) -> ChangeTotals:
+        return ChangeTotals(self.change + other.change, self.lost + other.lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +308,57 @@ class BundleReply:
 
 
 Reply: TypeAlias = (
-    "LocalModel | ClusterTotals | ScoreTotals | Description | Box | CentroidSet | Candidate | BundleReply"
+    "LocalModel | ClusterTotals | Word | Change | ChangeTotals | ScoreTotals | Description | Box "
+    "| CentroidSet | Candidate | BundleReply"
 )
 
 
+def n_bytes(value: Any) -> int:
+    """Size of what a query or reply carries: arrays as they lie in memory, eight bytes a number."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, Mapping):
+        return sum(n_bytes(key) + n_bytes(entry) for key, entry in value.items())
+    if isinstance(value, tuple):
+        return sum(map(n_bytes, value))
+    if is_dataclass(value):
+        return sum(n_bytes(getattr(value, field.name)) for field in fields(value))
+    return 0 if value is None or callable(value) else 8
+
+
 # --- the run -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a round found out: where the centroids should go, and how it knows.
+
+    Attributes
+    ----------
+    d : ndarray of shape (k, m)
+        The aggregated centroids, d^(t) in the paper.
+    answered : tuple of str
+    sent, received : int
+        Bytes to and from all clients in the exchanges of this round.
+    memory : object
+        What the aggregation wants to be given back in the next round; None without memory.
+    estimate : float
+        Mean squared distance over all rows as far as the server knows it, at the centroids that
+        were sent; NaN where it does not know.
+    window : int or None
+        How many rounds back one must go until every client has been heard; None if some never was.
+        Without memory each round stands for itself: 1.
+    """
+
+    d: FloatArray
+    answered: tuple[ClientId, ...]
+    sent: int
+    received: int
+    memory: Any = None
+    estimate: float = float("nan")
+    window: int | None = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,14 +371,22 @@ class State:
         C^(t) and C^(t-1); equal before the first round.
     round : int
         Rounds done so far.
-    movements : tuple of float
-        The latest movements ‖C^(t) - C^(t-1)‖_F, oldest first; no more than `patience` of them.
+    movements, estimates : tuple of float
+        The latest movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first; no more
+        of them than the stopping criteria look back on.
+    window : int or None
+        Of the latest `Target`.
+    memory : object
+        Of the latest `Target`.
     """
 
     centroids: FloatArray
     previous: FloatArray
     round: int = 0
     movements: tuple[float, ...] = ()
+    estimates: tuple[float, ...] = ()
+    window: int | None = 1
+    memory: Any = None
 
     def __post_init__(self) -> None:
         _protect(self.centroids, self.previous)
@@ -281,7 +401,9 @@ class State:
 class RoundInfo:
     """What is reported about a round; nothing here is carried on.
 
-    `asked` and `answered` hold client names; `score` is set only when it was asked for.
+    `asked` and `answered` hold client names; `estimate` is the server's own of the score (NaN where
+    it has none); `score` is set only when it was asked for; `sent` and `received` count the bytes
+    of the round's exchanges with all clients.
     """
 
     restart: int
@@ -289,4 +411,7 @@ class RoundInfo:
     movement: float
     asked: tuple[str, ...]
     answered: tuple[str, ...]
+    estimate: float = float("nan")
     score: ScoreTotals | None = None
+    sent: int = 0
+    received: int = 0

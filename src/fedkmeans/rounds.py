@@ -10,18 +10,26 @@ import numpy as np
 
 from fedkmeans import aggregation
 from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import AskTotal, Conversation, Total
-from fedkmeans.errors import ParameterError
+from fedkmeans.conversation import AskTotal, Conversation, Members, Total
+from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.parameters import check_choice, check_integer, check_real
-from fedkmeans.records import LocalUpdate, RoundInfo, Score, ScoreTotals, State, WeightingRule
+from fedkmeans.records import (
+    LocalUpdate,
+    RoundInfo,
+    Score,
+    ScoreTotals,
+    State,
+    Target,
+    WeightingRule,
+    n_bytes,
+)
 from fedkmeans.seeding import generator
-from fedkmeans.typing import ClientId, FloatArray
+from fedkmeans.typing import ClientId, FloatArray, IntArray
 from fedkmeans.weighting import find_rule
 
 Observer: TypeAlias = Callable[[State, RoundInfo], None]
-TargetFinder: TypeAlias = Callable[
-    [State, tuple[ClientId, ...]], Conversation[tuple[FloatArray, tuple[ClientId, ...]]]
-]
+# From the state, all clients and the chosen ones.
+TargetFinder: TypeAlias = Callable[[State, tuple[ClientId, ...], tuple[ClientId, ...]], Conversation[Target]]
 
 EMPTY_CLUSTERS = ("keep", "relocate")
 
@@ -34,7 +42,9 @@ class Plan:
     ----------
     seed : int
     clients_per_round : int or None
-        Clients sampled in each round; None means all.
+        Clients asked in each round; None means all.
+    participation : {"random", "turns"}
+        Whether they are drawn anew in each round (the paper), or take turns in a random order.
     learning_rate, momentum : float
         η in (0, 1] and μ in [0, 1).
     stopping : Stopping
@@ -48,8 +58,10 @@ class Plan:
     momentum: float = 0.8
     stopping: Stopping = field(default_factory=Stopping)
     score_every: int = 0
+    participation: str = "random"
 
     def __post_init__(self) -> None:
+        check_choice("participation", self.participation, PARTICIPATION)
         if self.clients_per_round is not None:
             check_integer("clients_per_round", self.clients_per_round)
         check_real("learning_rate", self.learning_rate, low=0, high=1, low_open=True)
@@ -78,26 +90,58 @@ class LocalWork:
 
 
 def weighted_average(
-    state: State, chosen: tuple[ClientId, ...], *, work: LocalWork
-) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
-    """The target of WF k-means, the weighted average of what the clients return; and who answered."""
-    total: Total = yield AskTotal(work.query(state.centroids), chosen)
-    return aggregation.target(total.record), total.answered
+    state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
+) -> Conversation[Target]:
+    """The target of WF k-means: the weighted average of what the clients of this round return."""
+    query = work.query(state.centroids)
+    total: Total = yield AskTotal(query, chosen)
+    sent = n_bytes(query) * len(chosen)
+    return Target(aggregation.target(total.record), total.answered, sent, total.received)
+
+
+def at_random(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
+    """Draw the clients of a round whoever came before (the paper)."""
+    return generator(seed, "participation", round_).choice(n_clients, size=n, replace=False)
+
+
+def in_turns(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
+    """Go round a circle of all clients: none is asked again before every other one was."""
+    order = generator(seed, "turns").permutation(n_clients)
+    return order[(round_ * n + np.arange(n)) % n_clients]
+
+
+PARTICIPATION: dict[str, Callable[[int, int, int, int], IntArray]] = {
+    "random": at_random,
+    "turns": in_turns,
+}
 
 
 def sample_clients(
-    clients: tuple[ClientId, ...], n: int | None, seed: int, round_: int
+    clients: tuple[ClientId, ...], n: int | None, seed: int, round_: int, participation: str = "random"
 ) -> tuple[ClientId, ...]:
     """Choose the clients of a round: a pure function of seed and round, the same for all restarts."""
-    if n is None or n == len(clients):
+    if n is None or n >= len(clients):
         return clients
-    if n > len(clients):
+    chosen = PARTICIPATION[participation](len(clients), n, seed, round_)
+    return tuple(clients[index] for index in np.sort(chosen))
+
+
+def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
+    """Refuse to ask more clients in a round than there are."""
+    if n is not None and n > len(clients):
         raise ParameterError(
             f"clients_per_round is {n}, but the federation has only {len(clients)} client(s). "
             "Lower it, or leave it out to ask all of them."
         )
-    chosen = generator(seed, "participation", round_).choice(len(clients), size=n, replace=False)
-    return tuple(clients[index] for index in np.sort(chosen))
+
+
+def remaining(clients: tuple[ClientId, ...]) -> Conversation[tuple[ClientId, ...]]:
+    """Those of the run's clients that still belong to the federation."""
+    members = set((yield Members()))
+    left = tuple(client for client in clients if client in members)
+    if not left:
+        raise FederationError("All clients have left the federation, so there is nobody to ask.")
+    return left
 
 
 def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals]:
@@ -122,9 +166,9 @@ def run_rounds(
         Where to start: fresh, or from an earlier round.
     plan : Plan
     clients : tuple of str
-        All clients of the federation, sorted.
+        The clients of the run, sorted; those that leave the federation are dropped on the way.
     find_target : callable
-        Conversation that turns (state, chosen clients) into this round's d^(t) and who answered.
+        Conversation that turns (state, all clients, chosen clients) into this round's `Target`.
     observe : callable
         Called with (State, RoundInfo) after each round; it watches and does not steer.
     restart : int
@@ -137,11 +181,26 @@ def run_rounds(
         Which criterion ended the run.
     """
     while (reason := plan.stopping.reason(state)) is None:
-        chosen = sample_clients(clients, plan.clients_per_round, plan.seed, state.round)
-        d, answered = yield from find_target(state, chosen)
-        state = aggregation.advance(state, d, plan.learning_rate, plan.momentum, plan.stopping.window)
+        clients = yield from remaining(clients)
+        chosen = sample_clients(clients, plan.clients_per_round, plan.seed, state.round, plan.participation)
+        found = yield from find_target(state, clients, chosen)
+        keep = plan.stopping.keep(found.window)
+        state = aggregation.advance(state, found, plan.learning_rate, plan.momentum, keep)
         score = None
         if plan.score_every and state.round % plan.score_every == 0:
             score = yield from request_score(state.centroids, clients)
-        observe(state, RoundInfo(restart, state.round, state.movements[-1], chosen, answered, score))
+        observe(
+            state,
+            RoundInfo(
+                restart=restart,
+                round=state.round,
+                movement=state.movements[-1],
+                asked=chosen,
+                answered=found.answered,
+                estimate=found.estimate,
+                score=score,
+                sent=found.sent,
+                received=found.received,
+            ),
+        )
     return state, reason

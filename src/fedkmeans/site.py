@@ -14,6 +14,7 @@ from fedkmeans import records
 from fedkmeans.clustering import local_clusters
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.frames import numeric_frame, ordered_array
+from fedkmeans.last_word import Spoken, speak
 from fedkmeans.lloyd import (
     assign,
     blocks,
@@ -27,6 +28,7 @@ from fedkmeans.records import Query, Reply
 from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 from fedkmeans.weighting import weights_for
+from fedkmeans.words import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class SitePolicy:
         check_integer("min_cluster_size", self.min_cluster_size)
 
 
+# Runs for which a site keeps in mind what it said; one may begin while another is being finished.
+RUNS_KEPT = 2
 # Squares of larger numbers overflow, and distances with them.
 _LARGEST = 1e150
 # Larger whole numbers are not all different in double precision.
@@ -142,6 +146,7 @@ class Site:
         self.sample_weight = check_weight(name, sample_weight, len(self.X))
         self.feature_names = feature_names
         self.policy = policy or SitePolicy()
+        self.spoken: dict[str, dict[str, Spoken]] = {}  # by run and total
         if self.sample_weight is not None and not (self.sample_weight > 0).all():
             held = self.sample_weight > 0
             self.X, self.sample_weight = self.X[held], self.sample_weight[held]
@@ -166,16 +171,51 @@ class Site:
         return _ANSWERS[type(query)](self, query)
 
 
-def _update(site: Site, query: records.LocalUpdate) -> records.LocalModel:
-    local = local_update(
+def _work(site: Site, update: records.LocalUpdate) -> records.LocalSummary:
+    return local_update(
         site.X,
-        query.centroids,
-        max_local=query.max_local,
-        tol_local=query.tol_local,
-        empty_clusters=query.empty_clusters,
+        update.centroids,
+        max_local=update.max_local,
+        tol_local=update.tol_local,
+        empty_clusters=update.empty_clusters,
         sample_weight=site.sample_weight,
     )
+
+
+def _update(site: Site, query: records.LocalUpdate) -> records.LocalModel:
+    local = _work(site, query)
     return records.LocalModel(local.centroids, weights_for(query.weighting, local))
+
+
+def _word(site: Site, query: records.SendWord) -> Word:
+    local = _work(site, query.update)
+    weight = weights_for(query.update.weighting, local)
+    if (weight[(local.counts == 0) & (local.last_counts == 0)] > 0).any():
+        raise ParameterError(
+            f"Client {site.name!r}: the weighting rule gives weight to a cluster in which the client has no "
+            "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
+        )
+    return Word(
+        weighted_sum=weight[:, None] * local.centroids,
+        weight=weight,
+        holders=(weight > 0).astype(np.float64),
+        inertia=local.received_inertia,
+        n_samples=local.n_samples,
+    )
+
+
+def _change(site: Site, query: records.SendChange) -> records.Change:
+    word = _word(site, records.SendWord(query.update))
+    totals = site.spoken.pop(query.run, {})
+    acknowledged = query.counted.get(site.name)
+    change, spoken = speak(totals.pop(query.total, None), word, query.round, acknowledged, query.begun)
+    if spoken is not None:
+        totals[query.total] = spoken
+    if totals:
+        site.spoken[query.run] = totals  # at the end: the run that was silent longest comes first
+    while len(site.spoken) > RUNS_KEPT:
+        site.spoken.pop(next(iter(site.spoken)))
+    return change
 
 
 def _score(site: Site, query: records.Score) -> records.ScoreTotals:
@@ -245,6 +285,8 @@ def _bundle(site: Site, query: records.Bundle) -> records.BundleReply:
 
 _ANSWERS: dict[type, Callable[[Site, Any], Reply]] = {
     records.LocalUpdate: _update,
+    records.SendWord: _word,
+    records.SendChange: _change,
     records.Score: _score,
     records.Describe: _describe,
     records.FindBox: _find_box,

@@ -57,6 +57,11 @@ WEIGHTINGS: dict[str, WeightingRule] = {
 }
 
 
+# Rules that give weight to clusters in which the client has no points: there its centroid only
+# repeats what the server sent, which is of no use once it is remembered.
+ECHOING = frozenset({"equal", "by_size"})
+
+
 def find_rule(weighting: str | WeightingRule) -> WeightingRule:
     """Return the rule of that name, or the function itself."""
     if callable(weighting):

@@ -52,7 +52,7 @@ def score_of(dataset, distribution, algorithm, seed, max_rounds):
     k = N_CLUSTERS[dataset]
     if algorithm == "k-FED":
         return KFed(k, random_state=seed).fit_federation(federation).score_per_sample_
-    model = FederatedKMeans(k, weighting=algorithm, max_rounds=max_rounds, random_state=seed)
+    model = FederatedKMeans.paper(k, weighting=algorithm, max_rounds=max_rounds, random_state=seed)
     return model.fit_federation(federation).score_per_sample_
 
 
@@ -68,7 +68,7 @@ def check(*cases, seeds):
 def synthetic_score(distribution, weighting):
     data = load_synthetic()
     clients = partition(distribution, data.X, data.y, 100, np.random.default_rng(0))
-    model = FederatedKMeans(5, weighting=weighting, random_state=0).fit(data.X, clients=clients)
+    model = FederatedKMeans.paper(5, weighting=weighting, random_state=0).fit(data.X, clients=clients)
     assert model.score_per_sample_ == pytest.approx(score_per_sample(data.X, model.cluster_centers_))
     return model.score_per_sample_
 

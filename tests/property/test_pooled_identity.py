@@ -30,14 +30,15 @@ def pooled_lloyd(X, centroids, n_steps):
     return path
 
 
-@given(federations(), st.integers(1, 6))
-@settings(max_examples=300)
-def test_single_step_dwf_is_pooled_lloyd_step_by_step(problem, n_rounds):
+@given(federations(), st.integers(1, 6), st.sampled_from([None, None, "server", "client"]))
+@settings(max_examples=400)
+def test_single_steps_are_pooled_lloyd_step_by_step(problem, n_rounds, memory):
+    """DWF with one local step, and with all clients also the last word, wherever it is kept."""
     X, clients, start = problem
     seen = []
     model = FederatedKMeans(
-        len(start), max_local=1, learning_rate=1.0, momentum=0.0, init=start, tol=0, patience=None,
-        max_rounds=n_rounds, random_state=0,
+        len(start), memory=memory, max_local=1, learning_rate=1.0, momentum=0.0, init=start, tol=0,
+        tol_score=0, max_rounds=n_rounds, random_state=0,
     )  # fmt: skip
     assume(len(X) >= max(2, len(start)))
     model.fit_federation(
@@ -50,17 +51,15 @@ def test_single_step_dwf_is_pooled_lloyd_step_by_step(problem, n_rounds):
         np.testing.assert_allclose(after, pooled_lloyd(X, before, 1)[1], rtol=0, atol=1e-10 * scale)
 
 
-@given(federations())
-def test_whole_path_is_pooled_lloyd_on_untied_data(problem):
+@given(federations(), st.sampled_from([None, "server", "client"]))
+def test_whole_path_is_pooled_lloyd_on_untied_data(problem, memory):
     X, clients, start = problem
     rng = np.random.default_rng(len(X))
     X = rng.normal(size=X.shape)
     start = rng.normal(size=start.shape)
     assume(len(X) >= max(2, len(start)))
     seen = [start]
-    model = FederatedKMeans(
-        len(start), max_local=1, learning_rate=1.0, momentum=0.0, init=start, max_rounds=12, min_rounds=12
-    )
+    model = FederatedKMeans(len(start), memory=memory, init=start, max_rounds=12, min_rounds=12)
     model.fit_federation(
         InProcess.from_arrays(X, clients), on_round=lambda state, info: seen.append(state.centroids)
     )
@@ -85,9 +84,10 @@ def test_permuting_and_renaming_clients_changes_only_rounding(problem, weighting
     federations(),
     st.integers(0, 2**31 - 1),
     st.sampled_from(["kfed", "random", "client_random", "k-means++"]),
+    st.sampled_from([None, "server", "client", 0.9]),
 )
-@settings(max_examples=60)
-def test_a_run_is_a_pure_function_of_its_seed(problem, seed, init):
+@settings(max_examples=80)
+def test_a_run_is_a_pure_function_of_its_seed(problem, seed, init, memory):
     X, clients, start = problem
     assume(len(X) >= max(4, len(start)) and np.bincount(clients).max() >= 2)
 
@@ -96,6 +96,7 @@ def test_a_run_is_a_pure_function_of_its_seed(problem, seed, init):
         model = FederatedKMeans(
             len(start),
             clients_per_round=1,
+            memory=memory,
             n_init=2,
             init=init,
             max_rounds=3,
@@ -130,8 +131,9 @@ def test_order_of_rows_among_clients_does_not_matter(problem, seed):
     "estimator",
     [
         FederatedKMeans(3, max_rounds=20),
-        FederatedKMeans(3, max_rounds=20, init="random"),
-        FederatedKMeans(3, max_rounds=20, init="k-means++", weighting="equal"),
+        FederatedKMeans(3, max_rounds=20, memory=0.9),
+        FederatedKMeans.paper(3, max_rounds=20, init="random"),
+        FederatedKMeans.paper(3, max_rounds=20, init="k-means++", weighting="equal"),
         KFed(3),
         KFed(3, variant="published"),
         FKM(3),

@@ -12,7 +12,7 @@ import numpy as np
 from fedkmeans.baselines.kfed import fill_up, stack
 from fedkmeans.clustering import kmeans, lloyd
 from fedkmeans.conversation import Ask, Conversation
-from fedkmeans.records import CentroidSet, LocalClusters, LocalModel, LocalUpdate, State
+from fedkmeans.records import CentroidSet, LocalClusters, LocalModel, LocalUpdate, State, Target, n_bytes
 from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray
 
@@ -40,9 +40,14 @@ def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conv
 
 
 def fkm_target(
-    state: State, chosen: tuple[ClientId, ...], *, max_local: int, tol_local: float
-) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
-    """Weighted k-means on all local centroids, and who answered.
+    state: State,
+    clients: tuple[ClientId, ...],
+    chosen: tuple[ClientId, ...],
+    *,
+    max_local: int,
+    tol_local: float,
+) -> Conversation[Target]:
+    """Weighted k-means on all local centroids.
 
     It starts at the global centroids, so that cluster j stays cluster j from round to round and the
     movement says whether the run has settled.
@@ -53,4 +58,9 @@ def fkm_target(
     centroids = np.concatenate([models[name].centroids for name in answered])
     counts = np.concatenate([models[name].weights for name in answered])
     held = counts > 0
-    return lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]), answered
+    return Target(
+        lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]),
+        answered,
+        sent=n_bytes(query) * len(chosen),
+        received=sum(map(n_bytes, models.values())),
+    )

@@ -18,7 +18,7 @@ from fedkmeans.clustering import kmeans
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError
 from fedkmeans.lloyd import assign, cluster_sums, means, squared_distances
-from fedkmeans.records import CentroidSet, LocalClusters
+from fedkmeans.records import CentroidSet, LocalClusters, Target, n_bytes
 from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray
 
@@ -123,18 +123,17 @@ def kfed_exchange(
     n_init_local: int,
     n_init: int,
     max_iter: int,
-) -> Conversation[tuple[FloatArray, tuple[ClientId, ...]]]:
-    """The one exchange of k-FED: local centroids come in, k centroids (k, m) come out.
-
-    Returns
-    -------
-    centroids : ndarray of shape (n_clusters, m)
-    answered : tuple of str
-    """
+) -> Conversation[Target]:
+    """The one exchange of k-FED: local centroids come in, k centroids (k, m) come out."""
     query = LocalClusters(n_local, variant.local, n_init_local, max_iter, seed)
     sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
     rng = generator(seed, "k-FED server")
-    return variant.merge(sets, n_clusters, rng, n_init, max_iter), tuple(sorted(sets))
+    return Target(
+        variant.merge(sets, n_clusters, rng, n_init, max_iter),
+        tuple(sorted(sets)),
+        sent=n_bytes(query) * len(clients),
+        received=sum(map(n_bytes, sets.values())),
+    )
 
 
 VARIANTS = {

@@ -11,7 +11,7 @@ import pandas as pd
 from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fedkmeans.conversation import Total, add_up
+from fedkmeans.conversation import Total, add_up, some_of
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.records import Query, Reply
 from fedkmeans.site import Site, SitePolicy
@@ -101,6 +101,14 @@ class InProcess:
             for name, part, weight in zip(names, parts, weights, strict=True)
         )
         return cls(sites, n_jobs)
+
+    def remove(self, client: ClientId) -> None:
+        """Let a client leave for good, also while a fit is under way; what it said is forgotten."""
+        if client not in self.sites:
+            raise ParameterError(
+                f"There is no client {client!r} to remove; there are {some_of(self.clients)}."
+            )
+        del self.sites[client]
 
     @property
     def clients(self) -> tuple[ClientId, ...]:

@@ -1,0 +1,314 @@
+"""Totals that remember: three ways to let earlier rounds count, beside the paper's, which forgets.
+
+The paper divides by the weights of one round, so that a round in which cluster j has two stray
+points moves c_j as much as one in which it has five hundred. Here the server divides totals that
+reach further back: S_j = Σ ω c and W_j = Σ ω over clients *and* rounds, d_j = S_j / W_j.
+
+`forgetting`
+    All earlier words count, but less with every round; clients and server keep next to nothing.
+`last_words`
+    The latest word of every client counts; the server keeps one word a client.
+`last_changes`
+    The same numbers, but each client keeps its own word and sends what changed; the server keeps
+    the sum alone.
+
+A client that has not spoken yet stands in with the centroids as they are: with a share f of the
+clients known, d = f S/W + (1 - f) C.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedkmeans.conversation import Ask, AskTotal, Conversation, Total, some_of
+from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.lloyd import means
+from fedkmeans.records import SendChange, SendWord, State, Target, n_bytes
+from fedkmeans.rounds import LocalWork, TargetFinder
+from fedkmeans.typing import ClientId, FloatArray
+from fedkmeans.weighting import ECHOING
+from fedkmeans.words import RunningTotal, Word
+
+MemorySetting: TypeAlias = "float | str | None"
+
+# Below this, what is left of a forgotten total is closer to rounding than to anybody's data.
+_FADED = 1e-100
+# After so many questions without an answer, a client is not waited for.
+_GIVEN_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Contacts:
+    """In which round each client was last heard, and how often it was asked in vain since."""
+
+    heard: Mapping[ClientId, int] = field(default_factory=dict)
+    in_vain: Mapping[ClientId, int] = field(default_factory=dict)
+
+    def after(self, round_: int, chosen: tuple[ClientId, ...], answered: tuple[ClientId, ...]) -> Contacts:
+        """Take note of a round."""
+        silent = [client for client in chosen if client not in answered]
+        in_vain = {client: times for client, times in self.in_vain.items() if client not in answered}
+        in_vain.update({client: in_vain.get(client, 0) + 1 for client in silent})
+        return Contacts({**self.heard, **dict.fromkeys(answered, round_)}, in_vain)
+
+    def window(self, clients: tuple[ClientId, ...], round_: int) -> int | None:
+        """How many rounds back all have been heard, `round_` included; None if some never were.
+
+        Clients that were asked five times in vain are not waited for. Raises if that is everybody.
+        """
+        there = [client for client in clients if self.in_vain.get(client, 0) < _GIVEN_UP]
+        if not there:
+            raise FederationError(
+                f"Each of the {len(clients)} client(s) ({some_of(clients)}) was asked {_GIVEN_UP} times and "
+                "none answered. Check that the sites are running and connected."
+            )
+        if not all(client in self.heard for client in there):
+            return None
+        return round_ + 1 - min(self.heard[client] for client in there)
+
+
+@dataclass(frozen=True, slots=True)
+class FadingTotal:
+    """Memory of `forgetting`."""
+
+    total: Word
+    contacts: Contacts = field(default_factory=Contacts)
+
+
+@dataclass(frozen=True, slots=True)
+class WordsOfAll:
+    """Memory of `last_words`: each client's latest word, and their sum."""
+
+    words: Mapping[ClientId, Word]
+    total: RunningTotal
+    contacts: Contacts = field(default_factory=Contacts)
+
+    def keep(self, clients: tuple[ClientId, ...]) -> WordsOfAll:
+        """Forget the clients that have left."""
+        gone = self.words.keys() - set(clients)
+        return self.hear(dict.fromkeys(sorted(gone))) if gone else self
+
+    def hear(self, news: Mapping[ClientId, Word | None]) -> WordsOfAll:
+        """Let new words take the place of old ones; None takes the old one off."""
+        words, total = dict(self.words), self.total
+        for client in sorted(news):
+            old, new = words.pop(client, None), news[client]
+            if old is not None:
+                total = total.plus(-old)
+            if new is not None:
+                total = total.plus(new)
+                words[client] = new
+        return replace(self, words=words, total=total)
+
+
+@dataclass(frozen=True, slots=True)
+class SumOfAll:
+    """Memory of `last_changes`: the sum of the latest words, and whose latest change is part of it.
+
+    It has a name, and counts how often it was begun anew, since a client must know to which sum it
+    said what; `counted` holds the round of each client's latest change.
+    """
+
+    run: str
+    name: str
+    begun: int
+    total: RunningTotal
+    counted: Mapping[ClientId, int]
+    contacts: Contacts = field(default_factory=Contacts)
+
+    @classmethod
+    def empty(cls, run: str, k: int, m: int) -> SumOfAll:
+        """Return a sum under a new name, to which everybody will send all they have."""
+        return cls(run, secrets.token_hex(8), 0, RunningTotal.nothing(k, m), {})
+
+    def anew(self) -> SumOfAll:
+        """Begin again; all must be heard again too."""
+        k, m = self.total.high.weighted_sum.shape
+        contacts = replace(self.contacts, heard={})
+        return replace(
+            self, begun=self.begun + 1, total=RunningTotal.nothing(k, m), counted={}, contacts=contacts
+        )
+
+
+def forgetting(
+    state: State,
+    clients: tuple[ClientId, ...],
+    chosen: tuple[ClientId, ...],
+    *,
+    work: LocalWork,
+    gamma: float,
+) -> Conversation[Target]:
+    """S ← γ S + Σ ω c, W ← γ W + Σ ω over the clients that answered; d = S / W.
+
+    In round t = 0, 1, … γ is at most 1 - 1/(t + 2): the first rounds are averaged, not forgotten.
+    """
+    memory: FadingTotal = state.memory or FadingTotal(Word.nothing(*state.centroids.shape))
+    query = SendWord(work.query(state.centroids))
+    answer: Total = yield AskTotal(query, chosen, optional=True)
+    total = memory.total * min(gamma, 1 - 1 / (state.round + 2))
+    if answer.answered:
+        total = total + answer.record
+    contacts = memory.contacts.after(state.round, chosen, answer.answered)
+    return _target(
+        state,
+        clients,
+        total,
+        share=1.0,
+        least=_FADED,
+        answered=answer.answered,
+        sent=n_bytes(query) * len(chosen),
+        received=answer.received,
+        memory=FadingTotal(total, contacts),
+    )
+
+
+def last_words(
+    state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
+) -> Conversation[Target]:
+    """The latest word of every client counts, and the server keeps them."""
+    k, m = state.centroids.shape
+    memory: WordsOfAll = state.memory or WordsOfAll({}, RunningTotal.nothing(k, m))
+    query = SendWord(work.query(state.centroids))
+    words: dict[ClientId, Word] = yield Ask(query, chosen, optional=True)
+    answered = tuple(sorted(words))
+    memory = memory.keep(clients).hear(words)
+    memory = replace(memory, contacts=memory.contacts.after(state.round, chosen, answered))
+    return _target(
+        state,
+        clients,
+        memory.total.high,
+        share=len(memory.words) / len(clients),
+        answered=answered,
+        sent=n_bytes(query) * len(chosen),
+        received=sum(map(n_bytes, words.values())),
+        memory=memory,
+    )
+
+
+def last_changes(
+    state: State,
+    clients: tuple[ClientId, ...],
+    chosen: tuple[ClientId, ...],
+    *,
+    work: LocalWork,
+    run: str,
+) -> Conversation[Target]:
+    """The latest word of every client counts, and the clients keep them.
+
+    Nobody but a client knows its part of the sum. When a client has left, or no longer knows what
+    it said, the sum is therefore begun anew: clients that are not part of it yet stand in with the
+    centroids as they are, which loses no ground, and send all they have when they are next asked.
+    """
+    memory: SumOfAll = state.memory or SumOfAll.empty(run, *state.centroids.shape)
+    if memory.counted.keys() - set(clients):
+        memory = memory.anew()
+    sent = received = 0
+    while True:
+        counted = {client: memory.counted[client] for client in chosen if client in memory.counted}
+        query = SendChange(
+            work.query(state.centroids), memory.run, memory.name, memory.begun, state.round, counted
+        )
+        answer: Total = yield AskTotal(query, chosen, optional=True)
+        sent += n_bytes(query) * len(chosen)
+        received += answer.received
+        if not answer.answered or not answer.record.lost:
+            break
+        # A client that is told that nothing of it is counted cannot have lost it: once is enough.
+        memory = memory.anew()
+    if answer.answered:
+        counted = {**memory.counted, **dict.fromkeys(answer.answered, state.round)}
+        memory = replace(memory, total=memory.total + answer.record.change, counted=counted)
+    memory = replace(memory, contacts=memory.contacts.after(state.round, chosen, answer.answered))
+    return _target(
+        state,
+        clients,
+        memory.total.high,
+        share=len(memory.counted) / len(clients),
+        answered=answer.answered,
+        sent=sent,
+        received=received,
+        memory=memory,
+    )
+
+
+def _target(
+    state: State,
+    clients: tuple[ClientId, ...],
+    total: Word,
+    *,
+    share: float,
+    least: float = 0.5,
+    answered: tuple[ClientId, ...],
+    sent: int,
+    received: int,
+    memory: Any,
+) -> Target:
+    return Target(
+        d=target(total, state.centroids, share, least),
+        answered=answered,
+        sent=sent,
+        received=received,
+        memory=memory,
+        estimate=total.inertia / total.n_samples if total.n_samples > 0 else float("nan"),
+        window=memory.contacts.window(clients, state.round),
+    )
+
+
+def target(total: Word, centroids: FloatArray, share: float, least: float = 0.5) -> FloatArray:
+    """d_j = f S_j / W_j + (1 - f) c_j; a cluster that nobody holds stays where it is.
+
+    Parameters
+    ----------
+    total : Word
+        Sums over the clients that are known.
+    centroids : ndarray of shape (k, m)
+        C^(t), for which the other clients stand.
+    share : float
+        f, known clients among all.
+    least : float
+        Clusters with fewer holders count as empty.
+
+    Returns
+    -------
+    ndarray of shape (k, m)
+    """
+    weight = np.where(total.holders >= least, total.weight, 0.0)
+    return share * means(total.weighted_sum, weight, otherwise=centroids) + (1 - share) * centroids
+
+
+def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
+    """Return the way to aggregate with this memory; raise if the work does not go with it.
+
+    Parameters
+    ----------
+    memory : {"server", "client"} or float
+        Where each client's last word is kept, or γ in (0, 1).
+    work : LocalWork
+    """
+    if isinstance(work.weighting, str) and work.weighting in ECHOING:
+        raise ParameterError(
+            f"weighting {work.weighting!r} does not go with memory: it gives weight to clusters in which a "
+            "client has no points, and the client would go on voting for the place where the centroid was "
+            "when it was last asked. Use 'dynamic', or memory=None."
+        )
+    if work.empty_clusters != "keep":
+        raise ParameterError(
+            f"empty_clusters={work.empty_clusters!r} does not go with memory: a cluster that no client holds "
+            "stays where it is, since no weight stands behind a new place. Use 'keep', or memory=None."
+        )
+    if isinstance(memory, str) and memory == "server":
+        return partial(last_words, work=work)
+    if isinstance(memory, str) and memory == "client":
+        return partial(last_changes, work=work, run=secrets.token_hex(8))
+    if isinstance(memory, float | np.floating) and 0 < memory < 1:
+        return partial(forgetting, work=work, gamma=float(memory))
+    raise ParameterError(
+        "memory must be None (each round for itself), 'server' or 'client' (where each client's last word is "
+        f"kept), or a number between 0 and 1 (how much of the totals a round keeps); got {memory!r}."
+    )
