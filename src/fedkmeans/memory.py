@@ -12,8 +12,8 @@ reach further back: S_j = Σ ω c and W_j = Σ ω over clients *and* rounds, d_j
     The same numbers, but each client keeps its own word and sends what changed; the server keeps
     the sum alone.
 
-A client that has not spoken yet stands in with the centroids as they are: with a share f of the
-clients known, d = f S/W + (1 - f) C.
+Clients that have not spoken yet stand in with the centroids as they are, all clusters alike, so that
+a cluster of which little is known moves little.
 """
 
 from __future__ import annotations
@@ -261,14 +261,19 @@ def _target(
 
 
 def target(total: Word, centroids: FloatArray, share: float, least: float = 0.5) -> FloatArray:
-    """d_j = f S_j / W_j + (1 - f) c_j; a cluster that nobody holds stays where it is.
+    """d_j = (S_j + w c_j) / (W_j + w); a cluster that nobody holds stays where it is.
+
+    Clients that are not known are taken to weigh as much as the others do on average, spread evenly
+    over the clusters: w = (1/f - 1) Σ_j W_j / k if a share f is known. Their word is the centroids as
+    they are, not as they were at first: so clients that never answer slow the way down, but do not
+    change where it leads.
 
     Parameters
     ----------
     total : Word
         Sums over the clients that are known.
     centroids : ndarray of shape (k, m)
-        C^(t), for which the other clients stand.
+        C^(t).
     share : float
         f, known clients among all.
     least : float
@@ -278,8 +283,11 @@ def target(total: Word, centroids: FloatArray, share: float, least: float = 0.5)
     -------
     ndarray of shape (k, m)
     """
-    weight = np.where(total.holders >= least, total.weight, 0.0)
-    return share * means(total.weighted_sum, weight, otherwise=centroids) + (1 - share) * centroids
+    held = total.holders >= least
+    weight = np.where(held, total.weight, 0.0)
+    weighted_sum = np.where(held[:, None], total.weighted_sum, 0.0)
+    w = (1 / share - 1) * weight.sum() / len(weight) if share else 0.0
+    return means(weighted_sum + w * centroids, weight + w, otherwise=centroids)
 
 
 def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
