@@ -47,7 +47,7 @@ def one_round(X, clients, start, empty_clusters, weighting):
     sites = [Site(name, X[clients == name]) for name in "AB"]
     query = LocalUpdate(start, MAX_LOCAL, 0.0, weighting, empty_clusters)
     replies = {site.name: site.answer(query) for site in sites}
-    model = FederatedKMeans(
+    model = FederatedKMeans.paper(
         3,
         weighting=weighting,
         empty_clusters=empty_clusters,

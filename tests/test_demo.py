@@ -20,6 +20,7 @@ def few_runs():
     """Two runs of each algorithm: enough for a mean, and quick."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "RUNS", {name: min(n, 2) for name, n in demo.RUNS.items()})
+        patch.setattr(demo, "RUNS_OF_FEW", 2)
         yield
 
 
@@ -47,15 +48,18 @@ def test_every_algorithm_is_compared_in_every_distribution(result):
     assert list(zip(table.distribution, table.algorithm, strict=True)) == [
         (distribution, algorithm)
         for distribution in ("iid", "half-iid", "non-iid")
-        for algorithm in ("k-means", "ewf", "dwf", "kfed", "fkm")
-    ]
-    assert (table.rounds[table.algorithm.isin(["ewf", "dwf", "fkm"])] <= ROUNDS).all()
+        for algorithm in ("k-means", "last-word", "ewf", "dwf", "kfed", "fkm")
+    ] + [(demo.FEW, algorithm) for algorithm in ("last-word", "ewf", "dwf", "kfed", "fkm")]
+    assert (table.rounds[table.algorithm.isin(["last-word", "ewf", "dwf", "fkm"])] <= ROUNDS).all()
     assert (table.rounds[table.algorithm.isin(["ewf", "dwf"])] == ROUNDS).all()
     assert (table.seconds > 0).all()
 
 
 def test_scores_lie_where_the_data_put_them(result):
     table = result.table()
+    few = table[table.distribution == demo.FEW]
+    assert few.best_score.between(0.0743, 1).all()  # from ten clients alone k-FED can come out anywhere
+    table = table[table.distribution != demo.FEW]
     # 0.0743 is the best there is; even three rounds from k-FED's start end well below a bad optimum.
     assert table.best_score.between(0.0743, 0.09).all()
     assert (table.best_score <= table.score + 1e-12).all()
@@ -74,6 +78,8 @@ def test_the_paper_stands_beside_ours(result):
         0.0020,
     )
     assert np.isnan(result.row("iid", "fkm").paper_score)
+    assert np.isnan(result.row("iid", "last-word").paper_score)
+    assert np.isnan(result.row(demo.FEW, "dwf").paper_score)
     assert result.table().paper_score.notna().sum() == len(SYNTHETIC) == 12
 
 
@@ -93,10 +99,11 @@ def test_the_table_is_saved(result, folder):
 
 
 def test_progress_names_each_comparison(result, lines):
-    assert lines[0].startswith("10,100 rows in 5 clusters, dealt out to 100 clients in 3 ways; 17 ")
-    assert len(lines) == 18
-    assert lines[-1].startswith("[17/17] ")
+    assert lines[0].startswith("10,100 rows in 5 clusters, dealt out to 100 clients in 3 ways; 26 ")
+    assert len(lines) == 27
+    assert lines[-1].startswith("[26/26] ")
     assert sum("non-IID, DWF k-means: score" in line for line in lines) == 1
+    assert sum("non-IID, 10 a round, Last-word k-means: score" in line for line in lines) == 1
 
 
 def test_the_table_is_the_same_however_many_processes_work(result, tmp_path):
@@ -112,6 +119,12 @@ def test_another_seed_deals_the_rows_out_anew():
     assert (first != demo.deal("iid", data.X, data.y, 0, 1)).any()
 
 
+def test_few_clients_a_round_are_the_clients_of_non_iid():
+    data = demo.load_synthetic()
+    few, all_of_them = (demo.deal(name, data.X, data.y, 0, 0) for name in (demo.FEW, "non-iid"))
+    assert (few == all_of_them).all()
+
+
 def test_the_rendered_table_holds_ours_and_the_papers(result):
     console = Console(file=io.StringIO(), width=80)
     console.print(demo.render_table(result))
@@ -120,7 +133,9 @@ def test_the_rendered_table_holds_ours_and_the_papers(result):
     (line,) = [line for line in text.splitlines() if "non-IID" in line and "DWF" in line]
     assert f"{row.score:.4f}" in line
     assert "0.0744 ± 0.0000" in line
-    assert text.count("—") == 3  # FKM, which the paper does not have
+    assert text.count("—") == 11  # FKM, Last-word and few clients a round, which the paper does not have
+    (line,) = [line for line in text.splitlines() if "10 a round" in line and "Last-word" in line]
+    assert f"{result.row(demo.FEW, 'last-word').score:.4f}" in line
     assert "…" not in text  # nothing is cut off in a narrow terminal
     assert "k-FED 2, FKM 2" in text  # how many runs there were
 
@@ -129,6 +144,8 @@ def test_the_explanation_uses_the_figures_of_the_run(result):
     text = " ".join(demo.explain(result))
     assert f"{result.row('non-iid', 'dwf').score:.4f}" in text
     assert f"{result.row('non-iid', 'ewf').score:.4f}" in text
+    assert f"{result.row(demo.FEW, 'dwf').score:.4f} in {ROUNDS} rounds" in text
+    assert f"{result.row(demo.FEW, 'last-word').score:.4f} in {ROUNDS}." in text
     assert "paths.png" in text
 
 

@@ -41,6 +41,44 @@ def test_python_snippets_run(page, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", ["docs/how-to/few-clients.md", "docs/how-to/empty-clusters.md"])
+def test_fragments_make_models_that_fit(page):
+    from fedkmeans import FederatedKMeans
+
+    made = []
+    for code in blocks(page, "python"):
+        if not code.startswith("--8<--"):  # an example, which has tests of its own
+            made += [eval(line, {"FederatedKMeans": FederatedKMeans}) for line in code.splitlines() if line]
+    assert made
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    for model in made:
+        model.set_params(max_rounds=2, random_state=0).fit(X, clients=np.arange(400) % 20)
+
+
+def test_what_few_clients_a_round_says_of_rounds():
+    from fedkmeans import FederatedKMeans
+    from fedkmeans.data import load_synthetic, partition
+
+    data = load_synthetic()
+    clients = partition("non-iid", data.X, data.y, 100, np.random.default_rng(0))
+    for settings, rounds in (
+        ({}, 40),
+        ({"memory": "client"}, 40),
+        ({"memory": 0.98}, 330),
+        ({"participation": "random"}, 160),
+    ):
+        model = FederatedKMeans(5, clients_per_round=10, random_state=0, **settings)
+        model.fit(data.X, clients=clients)
+        assert 0.8 * rounds < model.n_iter_ < 1.25 * rounds
+        assert model.score_per_sample_ < 0.07445
+
+
+def test_few_clients_a_round_on_the_command_line(tmp_path):
+    run("fedkmeans partition --dataset digits --how iid --n-clients 12 --out clients", tmp_path)
+    for line in commands("docs/how-to/few-clients.md"):
+        run(f"{line} --max-rounds 30 --label label --force", tmp_path)
+
+
 def test_the_tutorial_from_beginning_to_end(tmp_path, monkeypatch):
     typed = commands("docs/tutorial.md")
     assert len(typed) >= 6

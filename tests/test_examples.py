@@ -37,8 +37,27 @@ def test_no_example_is_forgotten_here():
 
 def test_quickstart_finds_the_five_blobs(tmp_path):
     output = run("quickstart.py", tmp_path)
-    assert "score 0.0744 after" in output
+    score, rounds = re.search(r"score ([\d.]+) after (\d+) rounds", output).groups()
+    assert (score, int(rounds) <= 20) == ("0.0743", True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_few_clients_come_to_the_score_of_those_who_stayed(tmp_path):
+    output = run("few_clients.py", tmp_path)
+    assert "stopped by 'tol_score', score 0.0746" in output  # 0.07459 pooled, without client 7
+    rounds = re.findall(r"^\d+ +(\d+) +10 +(\d+) +(0\.07\d+) +(\d+) +(\d+)$", output, flags=re.MULTILINE)
+    assert len(rounds) == 3
+    assert any(int(participants) < 10 for _, participants, *_ in rounds)
+
+
+def test_remembering_keeps_the_centroid_where_pooled_k_means_has_it(tmp_path):
+    output = run("remembering.py", tmp_path, str(tmp_path))
+    pooled, one_round, remembered = (
+        float(place) for place in re.findall(r" (-?[\d.]+)$", output, re.MULTILINE)
+    )
+    assert remembered == pooled
+    assert one_round > pooled + 1
+    assert Image.open(tmp_path / "remembering.png").width > 800
 
 
 def test_own_weighting_lies_between_the_two_of_the_paper(tmp_path):

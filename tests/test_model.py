@@ -24,7 +24,7 @@ def federation(seed=0):
 
 
 def fitted(estimator=None):
-    estimator = estimator or FederatedKMeans(3, random_state=1, max_rounds=20, score_every=7)
+    estimator = estimator or FederatedKMeans.paper(3, random_state=1, max_rounds=20, score_every=7)
     return estimator.fit_federation(federation())
 
 
@@ -65,6 +65,40 @@ def test_the_card_says_where_the_model_comes_from(model):
     assert card["history"]["round"] == list(range(1, 21))
     assert card["history"]["score"][0] is None
     assert card["history"]["score"][6] > 0
+
+
+@pytest.mark.parametrize("memory", ["server", "client", 0.9])
+def test_what_the_server_knew_and_sent_is_kept(path, memory):
+    estimator = fitted(FederatedKMeans(3, memory=memory, clients_per_round=1, random_state=0))
+    model_of(estimator, "last-word").save(path)
+    card = Model.load(path).card
+    assert card["parameters"]["memory"] == memory
+    assert card["result"]["stop_reason"] == estimator.stop_reason_
+    for name in ("estimate", "bytes_sent", "bytes_received"):
+        assert card["history"][name] == estimator.history_[name].tolist()
+    assert all(type(n) is int and n > 0 for n in card["history"]["bytes_sent"])
+
+
+def test_without_memory_the_server_knew_no_score(model, path):
+    model.save(path)
+    assert set(Model.load(path).card["history"]["estimate"]) == {None}
+
+
+def test_models_from_before_bytes_were_counted_can_still_be_read(model, path):
+    old = {"restart", "round", "movement", "participants", "asked", "score", "score_per_client"}
+    history = {name: column for name, column in model.card["history"].items() if name in old}
+    parameters = {
+        name: value
+        for name, value in model.card["parameters"].items()
+        if name not in ("participation", "tol_score")
+    }
+    card = {**model.card, "history": history, "parameters": parameters}
+    before = Model(model.centroids, model.feature_names, card)
+    before.save(path)
+    back = Model.load(path)
+    assert set(back.card["history"]) == old
+    assert back.card == card
+    assert back.centroids.tobytes() == model.centroids.tobytes()
 
 
 def test_a_folder_is_readable_by_people(model, tmp_path):
@@ -241,6 +275,9 @@ MALFORMED = {
     "history is text": write(HISTORY_FILE, b"round,movement\n1,fast\n"),
     "history has a name twice": write(HISTORY_FILE, b"round,round\n1,2\n"),
     "history is empty": write(HISTORY_FILE, b""),
+    "bytes are negative": write(HISTORY_FILE, b"round,bytes_sent\n1,-2\n"),
+    "bytes are no whole number": write(HISTORY_FILE, b"round,bytes_received\n1,2.5\n"),
+    "bytes are not there": write(HISTORY_FILE, b"round,bytes_sent\n1,\n"),
     "history has no rounds": write(HISTORY_FILE, b"round,movement\n"),
     "other parameters": change_card(parameters__n_clusters=5),
 }
@@ -265,6 +302,7 @@ def test_malformed_models_are_refused_in_one_line(model, tmp_path, damage):
         ("history is ragged", "the history is damaged, its lines differ in length;"),
         ("history is text", "the history holds something that is no number (could not convert"),
         ("history has a name twice", "the history has column 'round' twice;"),
+        ("bytes are negative", "column 'bytes_sent' of the history holds something that is no number of"),
         ("history is empty", "the history is empty, and the card speaks of 20 rounds;"),
         ("the same name twice", "the card names 'a' twice where 3 different columns are needed;"),
         ("other parameters", "n_clusters=5 among the parameters, and there are 3;"),

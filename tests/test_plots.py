@@ -109,7 +109,15 @@ def test_movements_are_drawn_against_the_round():
     run, tolerance = fig.axes[0].get_lines()
     np.testing.assert_array_equal(run.get_xydata(), [[1, 1.0], [2, 0.1], [3, 0.01]])
     assert set(tolerance.get_ydata()) == {1e-3}
-    assert fig.axes[0].get_yscale() == "log"
+    assert fig.axes[0].get_yscale() == fig.axes[0].get_xscale() == "log"
+
+
+def test_the_end_of_each_run_is_marked():
+    fig = plot_movement({"IID": {"DWF": np.array([1.0, 0.1, 0.0]), "k-FED": np.array([np.nan])}})
+    run, one_shot = fig.axes[0].get_lines()
+    assert (run.get_marker(), run.get_markevery()) == ("o", [1])  # the last round that moved anything
+    assert one_shot.get_markevery() == []
+    assert rgb(PALETTE[0]) in drawn_colours(fig)
 
 
 def test_movements_that_no_logarithm_has_are_left_out():

@@ -23,6 +23,8 @@ FORMAT = "fedkmeans model"
 FORMAT_VERSION = 1
 
 _NUMBER = (int, float, type(None))
+# Columns of the history; models made before they were recorded have none.
+_SIZES = ("bytes_sent", "bytes_received")
 # What a card must hold, by its path in the JSON; further entries are allowed and kept.
 _FIELDS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("created",): (str,),
@@ -210,6 +212,8 @@ def _check_history(history: Mapping[str, Any]) -> None:
     for name, column in history.items():
         if not all(value is None or type(value) in (int, float) for value in column):
             raise ModelError(f"column {name!r} of the history holds something that is no number")
+        if name in _SIZES and not all(type(value) is int and value >= 0 for value in column):
+            raise ModelError(f"column {name!r} of the history holds something that is no number of bytes")
 
 
 def history_to_csv(history: Mapping[str, Sequence[Any]]) -> str:

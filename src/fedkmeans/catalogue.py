@@ -25,6 +25,8 @@ class Algorithm:
         Parameters that make it this algorithm and no other.
     defaults : dict
         Defaults that differ from the estimator's own.
+    kinds : dict
+        Types that parameters must have for it to be this algorithm.
     pooled : bool
         Whether it needs all rows in one place.
     """
@@ -33,6 +35,7 @@ class Algorithm:
     estimator: Callable[..., Any]
     fixed: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
+    kinds: dict[str, type] = field(default_factory=dict)
     pooled: bool = False
 
     def parameters(self) -> set[str]:
@@ -44,8 +47,10 @@ class Algorithm:
 _NO_MEMORY: dict[str, Any] = {"memory": None, "tol_score": 0.0}
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "last-word": Algorithm("Last-word k-means", FederatedKMeans),
-    "forgetting": Algorithm("Forgetting k-means", FederatedKMeans, defaults={"memory": 0.98}),
+    "last-word": Algorithm("Last-word k-means", FederatedKMeans, kinds={"memory": str}),
+    "forgetting": Algorithm(
+        "Forgetting k-means", FederatedKMeans, defaults={"memory": 0.98}, kinds={"memory": float}
+    ),
     "dwf": Algorithm("DWF k-means", FederatedKMeans, {"weighting": "dynamic", **_NO_MEMORY}, PAPER),
     "ewf": Algorithm("EWF k-means", FederatedKMeans, {"weighting": "equal", **_NO_MEMORY}, PAPER),
     "wf": Algorithm("WF k-means", FederatedKMeans, _NO_MEMORY, PAPER),
@@ -73,6 +78,12 @@ def make(name: str, **parameters: Any) -> Any:
     'equal'
     """
     algorithm = find_algorithm(name)
+    for parameter, kind in algorithm.kinds.items():
+        value = parameters.get(parameter, kind())
+        if not isinstance(value, kind):
+            # So far this is about memory only: text, a number or nothing.
+            other = {str: "last-word", float: "forgetting"}.get(type(value), "wf")
+            raise ParameterError(f"{parameter}={value!r} belongs to another algorithm; use {other!r}.")
     unknown = set(parameters) - algorithm.parameters()
     if unknown:
         raise ParameterError(

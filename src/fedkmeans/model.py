@@ -49,7 +49,8 @@ class Model:
     >>> from fedkmeans import FederatedKMeans
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> fitted = FederatedKMeans(2, random_state=0).fit(X)
-    >>> model = Model.from_estimator(fitted, algorithm="dwf", clients=[{"name": "all", "n_samples": 60}])
+    >>> clients = [{"name": "all", "n_samples": 60}]
+    >>> model = Model.from_estimator(fitted, algorithm="last-word", clients=clients)
     >>> model.predict(X[:3]).shape
     (3,)
     """

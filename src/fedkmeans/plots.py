@@ -174,7 +174,7 @@ def _draw_paths(ax: Axes, path: FloatArray) -> None:
 
 
 def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: float | None = None) -> Figure:
-    """Draw how far the centroids moved in each round, on a logarithmic scale, for several runs.
+    """Draw how far the centroids moved in each round, on logarithmic scales, for several runs.
 
     Parameters
     ----------
@@ -196,6 +196,7 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
         for name, history in runs.items():
             movement = np.asarray(history, dtype=np.float64)
             rounds = np.flatnonzero(movement > 0)
+            last = max(len(rounds) - 1, 0)
             ax.plot(
                 rounds + 1,
                 movement[rounds],
@@ -203,12 +204,16 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
                 color=PALETTE[number % len(PALETTE)],
                 linestyle=lines.setdefault(name, _LINES[len(lines) % len(_LINES)]),
                 linewidth=1.8,
-                marker="o" if len(rounds) < 3 else None,  # a line through one point shows nothing
+                marker="o",  # where it ends, which a run that comes to rest at once would not show
+                markersize=5,
+                markevery=[last] if len(rounds) else [],
             )
     if tol is not None:
         ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (1, 2)), label=f"stop below {tol:g}")
-    ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", yscale="log")
-    ax.set_xlim(left=0)
+    # Some algorithms take ten rounds and others a thousand.
+    ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", xscale="log", yscale="log")
+    ax.set_xlim(left=1)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(color="#E6E8EC", linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title("How far the centroids move in each round", fontsize=11, color=INK)

@@ -207,6 +207,53 @@ def test_the_place_is_checked_before_the_data_is_read(refused, here):
     expect(refused("fit absent.csv -k 2 --out nowhere/model"), "nowhere/model")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--memory sometimes", "--memory must be server, client, or a number between 0 and 1; got"),
+        ("--memory 0", "--memory must be server, client, or a number between 0 and 1; got '0'"),
+        ("--memory 1", "--memory must be"),
+        ("--memory nan", "--memory must be"),
+        ("--participation often", "--participation must be one of random, turns; got 'often'"),
+        ("--tol-score -1", "--tol-score must be a number in [0, 1), got -1"),
+        ("--tol-score 1", "--tol-score must be"),
+        ("--tol-score nan", "--tol-score must be"),
+        ("--memory none", "--memory none belongs to another algorithm; use 'wf'."),
+        ("--memory 0.9", "--memory 0.9 belongs to another algorithm; use 'forgetting'."),
+        ("-a forgetting --memory client", "--memory 'client' belongs to another algorithm; use 'last-word'."),
+        ("--weighting equal", "--weighting 'equal' does not go with memory: "),
+        ("--weighting by_size -a forgetting", "Use 'dynamic', or --algorithm wf."),
+        ("--empty-clusters relocate", "--empty-clusters 'relocate' does not go with memory: "),
+        ("-a forgetting --empty-clusters relocate", "Use 'keep', or --algorithm wf."),
+        (
+            "-a dwf --memory server",
+            "--memory cannot be set for 'dwf', which has no memory; use --algorithm last",
+        ),
+        (
+            "-a wf --memory none",
+            "--memory cannot be set for 'wf', which has no memory; use --algorithm last-w",
+        ),
+        (
+            "-a ewf --tol-score 0.1",
+            "--tol-score cannot be set for 'ewf', which has no memory; use --algorithm",
+        ),
+        ("-a fkm --memory server", "--memory cannot be set for 'fkm' (FKM). It takes"),
+        ("-a kfed --participation turns", "--participation cannot be set for 'kfed'"),
+        ("--patience soon", "--patience must be a whole number or none, got 'soon'"),
+        ("--learning-rate 2", "--learning-rate must be a number in (0, 1], got 2"),
+        ("-a fkm --max-local 0", "--max-local must be"),
+        ("-a kfed --clients-per-round 0", "--clients-per-round must be"),
+    ],
+)
+def test_options_are_checked_before_the_data_is_read(refused, options, words):
+    expect(refused(f"fit absent.csv -k 2 {options}"), words)
+
+
+def test_relocation_and_equal_weights_work_without_memory(run, good):
+    for options in ("--empty-clusters relocate", "--weighting equal"):
+        assert run(f"fit north.csv -k 2 --algorithm wf --force --max-rounds 5 {options}").code == 0
+
+
 def test_centroids_to_start_from_that_do_not_fit(refused, good):
     np.save("start.npy", np.zeros((3, 2)))
     expect(

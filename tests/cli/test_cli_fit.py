@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
+from fedkmeans.catalogue import make
 from fedkmeans.model import Model
 
 from .conftest import write_client
 
-ALGORITHMS = ("dwf", "ewf", "wf", "kfed", "kfed-published", "fkm", "k-means")
+ALGORITHMS = ("last-word", "forgetting", "dwf", "ewf", "wf", "kfed", "kfed-published", "fkm", "k-means")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -24,6 +25,7 @@ def test_every_algorithm_fits_and_saves(run, clients, algorithm):
         assert fact in outcome.out
     assert "30, 30" in outcome.out
     assert ("pools" in outcome.err) == (algorithm == "k-means")
+    assert ("to the clients, " in outcome.out) == (algorithm != "k-means")
 
 
 def test_the_same_seed_gives_the_same_bits(run, clients):
@@ -44,13 +46,15 @@ def test_all_options_reach_the_estimator(run, clients):
     outcome = run(
         "fit north.csv south.csv -k 2 --algorithm wf --weighting by_size --clients-per-round 1 --max-local 3 "
         "--learning-rate 0.5 --momentum 0.1 --init k-means++ --n-init 2 --empty-clusters relocate --tol 1e-5 "
-        "--tol-local 1e-6 --patience none --min-rounds 3 --max-rounds 9 --score-every 2 --n-jobs 2 --seed 4"
+        "--tol-local 1e-6 --patience none --min-rounds 3 --max-rounds 9 --score-every 2 --n-jobs 2 --seed 4 "
+        "--participation turns"
     )
     assert outcome.code == 0, outcome.err
     assert Model.load("model").card["parameters"] == {
         "n_clusters": 2,
         "weighting": "by_size",
         "clients_per_round": 1,
+        "participation": "turns",
         "max_local": 3,
         "learning_rate": 0.5,
         "momentum": 0.1,
@@ -60,6 +64,7 @@ def test_all_options_reach_the_estimator(run, clients):
         "empty_clusters": "relocate",
         "tol": 1e-5,
         "tol_local": 1e-6,
+        "tol_score": 0.0,
         "patience": None,
         "min_rounds": 3,
         "max_rounds": 9,
@@ -67,6 +72,48 @@ def test_all_options_reach_the_estimator(run, clients):
         "random_state": 4,
         "n_jobs": 2,
     }
+
+
+@pytest.mark.parametrize("algorithm", ["last-word", "forgetting", "dwf", "ewf"])
+def test_without_options_it_is_the_algorithm_of_the_catalogue(run, clients, algorithm):
+    name = "" if algorithm == "last-word" else f"--algorithm {algorithm}"  # the default
+    assert run(f"fit north.csv south.csv -k 2 --seed 0 -q {name}").code == 0
+    model = Model.load("model")
+    assert model.card["algorithm"] == algorithm
+    assert model.card["parameters"] == make(algorithm, n_clusters=2, random_state=0).get_params()
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("--memory Server", "server"), ("--memory client", "client"), ("-a forgetting --memory 0.9", 0.9)],
+)
+def test_memory_and_its_options(run, clients, given, meant):
+    options = "--participation random --clients-per-round 1 --tol-score 0.01"
+    outcome = run(f"fit north.csv south.csv -k 2 --seed 0 {given} {options}")
+    assert outcome.code == 0, outcome.err
+    card = Model.load("model").card
+    parameters = card["parameters"]
+    assert (parameters["memory"], parameters["participation"]) == (meant, "random")
+    assert parameters["tol_score"] == 0.01
+    assert "score " in outcome.err  # the server's own estimate, round by round
+
+
+def test_memory_at_the_server_and_at_the_clients_give_the_same_model(run, clients):
+    for memory in ("server", "client"):
+        line = f"fit north.csv south.csv -k 3 --seed 0 --clients-per-round 1 --memory {memory} -o {memory} -q"
+        assert run(line).code == 0
+    np.testing.assert_allclose(Model.load("server").centroids, Model.load("client").centroids, rtol=1e-12)
+
+
+def test_a_run_whose_score_has_settled_says_so_and_what_was_sent(run, clients):
+    outcome = run("fit north.csv south.csv -k 2 --seed 0 --tol 0")
+    assert "stopped because   the score has settled (--tol-score)" in outcome.out
+    history = Model.load("model").card["history"]
+    sent, received = (sum(history[name]) for name in ("bytes_sent", "bytes_received"))
+    assert 1000 < sent < received < 1e6
+    said = f"sent in rounds    {sent / 1000:.1f} kB to the clients, {received / 1000:.1f} kB back"
+    assert said in outcome.out
+    assert said in run("inspect model").out
 
 
 def test_options_of_k_fed(run, clients):
@@ -130,10 +177,11 @@ def test_quiet_writes_nothing(run, clients):
 
 
 def test_progress_is_plain_lines_outside_a_terminal(run, clients):
-    line = "fit north.csv south.csv -k 2 --tol 0 --patience none --max-rounds 100 --seed 0"
+    line = "fit north.csv south.csv -k 2 --tol 0 --tol-score 0 --max-rounds 100 --seed 0"
     outcome = run(line)
     lines = [text for text in outcome.err.splitlines() if "round" in text]
-    assert "round 1 of at most 100" in lines[0]
+    assert "round 1 of at most 100, score " in lines[0]
+    assert ", movement " in lines[0]
     assert len(lines) == 2  # the first round and the last, as all of them take less than a second
     assert "round 100 of at most 100" in lines[-1]
     assert "\x1b" not in outcome.err + outcome.out

@@ -161,7 +161,7 @@ def test_numbers_and_counts_are_written_alike(run, here):
     text = run("inspect a.csv").out
     for word in ("1,500", "1 client, 1,500 rows, 2 columns", "749,875"):
         assert word in text
-    outcome = run("fit a.csv -k 1 --max-rounds 3")
+    outcome = run("fit a.csv -k 1 --max-rounds 3 --algorithm dwf")
     assert "DWF k-means, 1 cluster\n" in outcome.out
     assert "1 cluster, 1 client\n" in run("evaluate model a.csv").out
     assert "stopped after     3 rounds: no more rounds allowed (--max-rounds)" in run("inspect model").out

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fedkmeans
+from fedkmeans.cli.options import TUNING
 from fedkmeans.model import Model
 
 from .conftest import write_client
@@ -80,9 +81,19 @@ def test_an_output_that_takes_no_more_is_told_in_one_line(here):
     assert done.stderr.count("\n") == 1
 
 
+def said_default(text, algorithm):
+    """What a help text says that an algorithm takes: '1; for dwf and ewf 16; for fkm 300'."""
+    usual, *others = text.split("; for ")
+    for other in others:
+        *names, value = other.replace(",", " ").replace(" and ", " ").split()
+        if algorithm in names:
+            return value
+    return usual
+
+
 def test_the_defaults_in_the_help_are_those_of_the_estimators(run, monkeypatch):
     """Options left out are not passed on, so the help must say what the estimators then do."""
-    from fedkmeans import FKM, FederatedKMeans, KFed
+    from fedkmeans.catalogue import ALGORITHMS, make
 
     monkeypatch.setenv("COLUMNS", "400")
     text = run("fit --help").out
@@ -90,15 +101,25 @@ def test_the_defaults_in_the_help_are_those_of_the_estimators(run, monkeypatch):
         line.split()[1].strip("*"): line for line in text.splitlines() if "--" in line and "Default:" in line
     }
     said = {option: line.rsplit("Default: ", 1)[1].strip(" │.") for option, line in lines.items()}
-    for name in ("init", "n_init", "weighting", "empty_clusters", "max_local"):
-        assert said[f"--{name.replace('_', '-')}"] == str(getattr(FederatedKMeans(), name))
-    for name in ("learning_rate", "momentum", "tol", "tol_local", "patience"):
-        assert float(said[f"--{name.replace('_', '-')}"]) == getattr(FederatedKMeans(), name)
-    assert said["--max-rounds"] == f"{FederatedKMeans().max_rounds}; for fkm {FKM().max_rounds}"
-    assert said["--min-rounds"] == f"{FederatedKMeans().min_rounds}; for fkm {FKM().min_rounds}"
-    assert said["--max-iter"] == str(KFed().max_iter)
-    assert said["--n-init-local"] == str(KFed().n_init_local)
-    assert FederatedKMeans().clients_per_round is FederatedKMeans().n_jobs is None
+    in_words = {
+        "n_local_clusters": "as -k",
+        "clients_per_round": "all",
+        "n_jobs": "1",
+        "score_every": "0, none",
+    }
+    for name in TUNING:
+        algorithms = [key for key, algorithm in ALGORITHMS.items() if name in algorithm.parameters()]
+        assert algorithms
+        for algorithm in algorithms:
+            told = said_default(said[f"--{name.replace('_', '-')}"], algorithm)
+            default = make(algorithm).get_params()[name]
+            if name in in_words:
+                assert told == in_words[name]
+                assert not default
+            elif isinstance(default, float):
+                assert float(told) == default, (algorithm, name)
+            else:
+                assert told == str(default).lower(), (algorithm, name)
 
 
 def test_commands_import_nothing_heavy():
@@ -140,7 +161,7 @@ def test_a_closed_pipe_is_no_crash(here):
 def test_signals_keep_what_is_finished(here, out, signals):
     write_client("a.csv", 0, n=200)
     write_client("b.csv", 1, n=200)
-    options = ["-k", "2", "--tol", "0", "--patience", "none", "--max-rounds", "10000000", "--out"]
+    options = ["-k", "2", "--tol", "0", "--tol-score", "0", "--max-rounds", "10000000", "--out"]
     process = subprocess.Popen(
         [*PROGRAM, "fit", "a.csv", "b.csv", *options, out],
         stdout=subprocess.PIPE,
@@ -205,12 +226,16 @@ def test_demo_shows_table_and_pictures(run, here, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo terminal")
-def test_a_terminal_shows_a_bar_and_is_left_tidy(here):
+@pytest.mark.parametrize(
+    ("endless", "told"),
+    [(["--tol-score", "0"], "score "), (["-a", "dwf", "--patience", "none"], "movement ")],
+)
+def test_a_terminal_shows_a_bar_and_is_left_tidy(here, endless, told):
     import pty
 
     write_client("a.csv", 0, n=200)
     ours, theirs = pty.openpty()
-    options = ["-k", "2", "--tol", "0", "--patience", "none", "--max-rounds", "2000"]
+    options = ["-k", "2", "--tol", "0", "--max-rounds", "2000", *endless]
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
     process = subprocess.Popen(
         [*PROGRAM, "fit", "a.csv", *options],
@@ -231,7 +256,7 @@ def test_a_terminal_shows_a_bar_and_is_left_tidy(here):
     text = shown.decode()
     assert process.returncode == 0, text
     assert "of ≤ 2,000" in text
-    assert "movement" in text
+    assert told in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is shown again
     assert b"score per sample" in output
     assert b"\x1b" not in output

@@ -205,11 +205,23 @@ def test_partition_spares_what_is_there(refused, clients):
 
 def test_inspect_a_model(run, model):
     text = run(f"inspect {model}").out
-    for word in ("dwf", "2 × 2", "age", "seed", "centroid 1", "movement"):
+    for word in ("last-word", "2 × 2", "age", "seed", "centroid 1", "movement", "to the clients"):
         assert word in text
     found = json.loads(run(f"inspect {model} --json").out)
     assert found["centroids"] == Model.load(model).centroids.tolist()
     assert len(found["history"]["round"]) == found["result"]["n_rounds"]
+
+
+def test_inspect_a_model_from_before_bytes_were_counted(run, model):
+    rounds = Path(model, "history.csv")
+    names = ("restart", "round", "movement", "participants", "asked", "score", "score_per_client")
+    lines = [",".join(names), *(",".join(row[name] for name in names) for row in rows_of(rounds))]
+    rounds.write_text("\n".join(lines) + "\n")
+    outcome = run(f"inspect {model}")
+    assert outcome.code == 0, outcome.err
+    assert "movement" in outcome.out
+    assert "sent in rounds" not in outcome.out
+    assert run("fit north.csv -k 2 --init model -q -o next").code == 0
 
 
 def test_inspect_data(run, clients):

@@ -6,7 +6,7 @@ from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.cli.options import TUNING
 from fedkmeans.cli.progress import _Lines
 from fedkmeans.cli.source import names
-from fedkmeans.cli.words import WEIGHTINGS, as_typed, count, option, why_stopped
+from fedkmeans.cli.words import WEIGHTINGS, as_typed, count, exchanged, option, size, why_stopped
 from fedkmeans.weighting import WEIGHTINGS as KNOWN
 
 
@@ -20,6 +20,16 @@ from fedkmeans.weighting import WEIGHTINGS as KNOWN
         ("n_clusters must be 3", "-k must be 3"),
         ("random_state must be", "--seed must be"),
         ("tol must be in [0, inf), got -1.", "--tol must be in [0, inf), got -1."),
+        (
+            "weighting 'equal' does not go with memory: it gives. Use 'dynamic', or memory=None.",
+            "--weighting 'equal' does not go with memory: it gives. Use 'dynamic', or --algorithm wf.",
+        ),
+        (
+            "empty_clusters='relocate' does not go with memory: a. Use 'keep'.",
+            "--empty-clusters 'relocate' does not go with memory: a. Use 'keep'.",
+        ),
+        ("memory must be None (each", "--memory must be None (each"),
+        ("the memory of the weighting is gone", "the memory of the weighting is gone"),
         ("init holds missing or infinite values.", "--init holds missing or infinite values."),
         ("they sent 3 centroids for n_clusters=4; ask", "they sent 3 centroids for -k 4; ask"),
         (
@@ -49,8 +59,8 @@ def test_errors_name_options(said, typed):
 
 def test_every_parameter_that_can_be_set_has_an_option():
     for algorithm in ALGORITHMS.values():
-        # memory has but one value, and the two others have options of their own
-        assert algorithm.parameters() - {"n_clusters", "random_state", "memory"} <= set(TUNING)
+        # these two have options of their own
+        assert algorithm.parameters() - {"n_clusters", "random_state"} <= set(TUNING)
     assert option("n_local_clusters") == "--n-local-clusters"
     assert set(WEIGHTINGS) <= set(KNOWN)
 
@@ -59,6 +69,31 @@ def test_counts():
     assert [count(n, "client") for n in (0, 1, 1200)] == ["0 clients", "1 client", "1,200 clients"]
     assert why_stopped("interrupted") == "it was interrupted"
     assert "--max-iter" in why_stopped("max_rounds", pooled=True)
+    assert why_stopped("tol_score") == "the score has settled (--tol-score)"
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (54_600, "54.6 kB"),
+        (1_260_000, "1.3 MB"),
+        (3e9, "3.0 GB"),
+        (12e15, "12,000.0 TB"),
+    ],
+)
+def test_sizes(n_bytes, text):
+    assert size(n_bytes) == text
+
+
+def test_what_was_exchanged_is_told_where_it_is_known():
+    assert exchanged({"bytes_sent": [500, 600], "bytes_received": [1, 2]}) == (
+        "1.1 kB to the clients, 3 bytes back"
+    )
+    assert exchanged({}) is exchanged({"round": [1], "movement": [0.5]}) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +116,7 @@ def test_names_with_commas(given, expected):
 def test_progress_lines_become_seldom(monkeypatch):
     class Round:
         def __init__(self, number):
-            self.round, self.movement = number, 0.5
+            self.round, self.movement, self.estimate = number, 0.5, float("nan")
 
     class Console:
         def __init__(self):

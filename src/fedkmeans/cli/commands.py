@@ -85,10 +85,13 @@ _FIT_HELP = _help(
     "Cluster the rows of several clients and save the model.",
     "Each client is a file; only centroids and their weights pass between clients and server. An option"
     " that does not belong to the chosen algorithm is refused.",
+    "The default, last-word, aims at what k-means on the pooled rows finds, also when few clients are asked "
+    "in a round. dwf, ewf and wf are the paper's, with its settings.",
     examples="""
   fedkmeans fit north.csv south.csv -k 3 --label diagnosis
   fedkmeans fit all.csv -k 3 --client-column hospital --missing drop-rows
-  fedkmeans fit clients/ -k 5 --algorithm ewf --clients-per-round 10
+  fedkmeans fit clients/ -k 5 --clients-per-round 10    # ten take turns
+  fedkmeans fit clients/ -k 5 --algorithm dwf           # as in the paper
   fedkmeans fit --dataset synthetic --distribution non-iid -k 5
   fedkmeans fit clients/ -k 5 --out clusters.safetensors    # one file
 """,
@@ -100,7 +103,7 @@ def fit(
     ctx: typer.Context,
     k: opt.K,
     data: opt.Data = None,
-    algorithm: opt.AlgorithmName = "dwf",
+    algorithm: opt.AlgorithmName = "last-word",
     out: Annotated[
         Path,
         typer.Option(
@@ -124,15 +127,18 @@ def fit(
     init: opt.Init = None,
     n_init: opt.NInit = None,
     weighting: opt.Weighting = None,
+    memory: opt.Memory = None,
     learning_rate: opt.LearningRate = None,
     momentum: opt.Momentum = None,
     empty_clusters: opt.EmptyClusters = None,
     n_local_clusters: opt.NLocalClusters = None,
     n_init_local: opt.NInitLocal = None,
     clients_per_round: opt.ClientsPerRound = None,
+    participation: opt.Participation = None,
     max_local: opt.MaxLocal = None,
     tol: opt.Tol = None,
     tol_local: opt.TolLocal = None,
+    tol_score: opt.TolScore = None,
     patience: opt.Patience = None,
     min_rounds: opt.MinRounds = None,
     max_rounds: opt.MaxRounds = None,

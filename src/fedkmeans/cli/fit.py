@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +23,8 @@ from fedkmeans.cli.outputs import check_model_place
 from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import duration, watch_rounds
 from fedkmeans.cli.source import BuiltIn, Source
-from fedkmeans.cli.words import WEIGHTINGS, count, option, why_stopped
+from fedkmeans.cli.words import WEIGHTINGS, count, exchanged, option, why_stopped
+from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import hold
 from fedkmeans.data import read_table
 from fedkmeans.data.messages import listing
@@ -29,11 +32,15 @@ from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.initialization import INITIALIZERS
 from fedkmeans.lloyd import assign
+from fedkmeans.memory import MemorySetting, find_memory
 from fedkmeans.model import Model, is_model
 from fedkmeans.parameters import check_choice, check_integer
+from fedkmeans.rounds import LocalWork, Plan
 from fedkmeans.seeding import as_seed
 from fedkmeans.site import Site
 from fedkmeans.typing import DataArray, IntArray
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Task:
     algorithm : str
     n_clusters : int
     tuning : dict
-        Parameters of the estimator that were given, `init` and `patience` still as text.
+        Parameters of the estimator that were given; `init`, `memory` and `patience` as text.
     seed : int or None
     out : pathlib.Path
     force : bool
@@ -71,9 +78,9 @@ def run_fit(task: Task, quiet: bool) -> None:
     seed = as_seed(None) if task.seed is None else check_integer("--seed", task.seed, least=0)
     check_integer("-k", task.n_clusters)
     # Before anything is read, so that an option that does not fit is told at once.
-    _check_tuning(task.algorithm, task.tuning)
+    tuning = _checked(task.algorithm, task.tuning)
     clients = _read(task, seed)
-    tuning = _as_parameters(task, clients[0])
+    tuning = _with_start(tuning, task.n_clusters, clients[0])
     estimator = catalogue.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
     started = time.monotonic()
     fit = _fit_pooled if catalogue.find_algorithm(task.algorithm).pooled else _fit_federated
@@ -97,8 +104,17 @@ def run_fit(task: Task, quiet: bool) -> None:
     _note_on_empty(task, np.asarray(sizes))
 
 
-def _check_tuning(name: str, tuning: dict[str, Any]) -> None:
-    """Refuse options that the algorithm does not have, in terms of options, and names that do not exist."""
+def _checked(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
+    """Turn text into what the estimator takes; refuse what it does not take, in terms of options."""
+    _check_options(name, tuning)
+    tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}
+    if not catalogue.find_algorithm(name).pooled:
+        _check_settings(catalogue.make(name, **tuning).get_params())
+    return tuning
+
+
+def _check_options(name: str, tuning: dict[str, Any]) -> None:
+    """Refuse options that the algorithm does not have, and names that do not exist."""
     check_choice("--algorithm", name, catalogue.ALGORITHMS)
     algorithm = catalogue.find_algorithm(name)
     takes = [parameter for parameter in TUNING if parameter in algorithm.parameters()]
@@ -106,6 +122,11 @@ def _check_tuning(name: str, tuning: dict[str, Any]) -> None:
     if unknown == ["weighting"] and "weighting" in algorithm.fixed:
         rule = algorithm.fixed["weighting"]
         raise ParameterError(f"--weighting cannot be set for {name!r}, it is {rule!r}; use --algorithm wf")
+    if unknown and set(unknown) <= {"memory", "tol_score"} & algorithm.fixed.keys():
+        options = ", ".join(map(option, unknown))
+        raise ParameterError(
+            f"{options} cannot be set for {name!r}, which has no memory; use --algorithm last-word"
+        )
     if unknown:
         options = ", ".join(map(option, takes))
         raise ParameterError(
@@ -116,6 +137,20 @@ def _check_tuning(name: str, tuning: dict[str, Any]) -> None:
         check_choice("--weighting", tuning["weighting"], WEIGHTINGS)
     if "init" in tuning:
         _check_init(tuning["init"])
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Let those who will use the settings look at them now: before the data is read, not after."""
+    _made(Plan, {"seed": 0, **settings})
+    _made(Stopping, settings)
+    work = _made(LocalWork, settings)
+    if settings.get("memory") is not None:
+        find_memory(settings["memory"], work)
+
+
+def _made(kind: Callable[..., T], settings: dict[str, Any]) -> T:
+    takes = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in settings.items() if name in takes})
 
 
 def _check_init(init: str) -> None:
@@ -139,21 +174,18 @@ def _read(task: Task, seed: int) -> list[Client]:
     return clients
 
 
-def _as_parameters(task: Task, client: Client) -> dict[str, Any]:
-    """Turn what is still text into what the estimator takes."""
-    parameters = dict(task.tuning)
-    if "init" in parameters and parameters["init"] not in INITIALIZERS:
-        init, shape = parameters["init"], (task.n_clusters, client.X.shape[1])
-        centroids = _initial(init, client.feature_names)
-        if centroids.shape != shape:
-            raise ParameterError(
-                f"{init!r} of --init must hold {count(shape[0], 'centroid')} of {count(shape[1], 'column')}, "
-                f"and holds {centroids.shape[0]:,} of {centroids.shape[1]:,}; change -k, or take another file"
-            )
-        parameters["init"] = centroids
-    if "patience" in parameters:
-        parameters["patience"] = _patience(parameters["patience"])
-    return parameters
+def _with_start(tuning: dict[str, Any], n_clusters: int, client: Client) -> dict[str, Any]:
+    """Put the centroids of a file or a model in the place of its name."""
+    if tuning.get("init", "kfed") in INITIALIZERS:
+        return tuning
+    init, shape = tuning["init"], (n_clusters, client.X.shape[1])
+    centroids = _initial(init, client.feature_names)
+    if centroids.shape != shape:
+        raise ParameterError(
+            f"{init!r} of --init must hold {count(shape[0], 'centroid')} of {count(shape[1], 'column')}, "
+            f"and holds {centroids.shape[0]:,} of {centroids.shape[1]:,}; change -k, or take another file"
+        )
+    return {**tuning, "init": centroids}
 
 
 def _patience(text: str) -> int | None:
@@ -163,6 +195,22 @@ def _patience(text: str) -> int | None:
         return int(text)
     except ValueError:
         raise ParameterError(f"--patience must be a whole number or none, got {text!r}") from None
+
+
+def _memory(text: str) -> MemorySetting:
+    if text.lower() in ("none", "server", "client"):
+        return None if text.lower() == "none" else text.lower()
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise ParameterError(f"--memory must be server, client, or a number between 0 and 1; got {text!r}")
+    return share
+
+
+# Options whose value is a word or a number.
+_AS_TEXT: dict[str, Callable[[str], Any]] = {"memory": _memory, "patience": _patience}
 
 
 def _initial(init: str, names: tuple[str, ...] | None) -> DataArray:
@@ -221,6 +269,7 @@ def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:
 def _tell(task: Task, model: Model, sizes: IntArray, seconds: float) -> None:
     algorithm = catalogue.find_algorithm(task.algorithm)
     result, data = model.card["result"], model.card["data"]
+    sent = exchanged(model.card["history"])
     rows = [
         ("clients", console.number(len(data["clients"]))),
         ("rows", console.number(data["n_samples"])),
@@ -228,6 +277,7 @@ def _tell(task: Task, model: Model, sizes: IntArray, seconds: float) -> None:
         ("steps" if algorithm.pooled else "rounds", console.number(result["n_rounds"])),
         ("stopped because", why_stopped(result["stop_reason"], algorithm.pooled)),
         ("score per sample", console.number(result["score_per_sample"])),
+        *([("sent in rounds", sent)] if sent else []),
         ("cluster sizes", ", ".join(f"{size:,}" for size in sizes)),
         ("seed", model.card["seed"]),
         ("time", duration(seconds)),

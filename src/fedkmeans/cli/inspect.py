@@ -12,7 +12,7 @@ from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
 from fedkmeans.cli.source import Source
-from fedkmeans.cli.words import as_typed, count, why_stopped
+from fedkmeans.cli.words import as_typed, count, exchanged, why_stopped
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names
 from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name
@@ -63,6 +63,9 @@ def _show_model(found: dict[str, Any]) -> None:
     ]
     if known:
         rows.append(("movement", f"{known[0]:.3g} in the first round, {known[-1]:.3g} in the last"))
+    sent = exchanged(found["history"])
+    if sent:
+        rows.append(("sent in rounds", sent))
     title = f"Model {found['path']!r}" + (" (interrupted)" if result["interrupted"] else "")
     console.show_facts(title, rows)
     if result["n_clusters"] * data["n_features"] > _MOST_CELLS:

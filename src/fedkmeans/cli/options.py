@@ -125,7 +125,8 @@ AlgorithmName = Annotated[
         "-a",
         metavar="NAME",
         rich_help_panel=_ALGORITHM,
-        help="dwf, ewf, wf (with --weighting), kfed, kfed-published, fkm, or k-means on pooled rows.",
+        help="last-word, forgetting, dwf, ewf, wf (with --weighting), kfed, kfed-published, fkm, or k-means "
+        "on pooled rows.",
     ),
 ]
 Seed = Annotated[
@@ -153,23 +154,37 @@ Weighting = Annotated[
     optional(
         metavar="RULE",
         rich_help_panel=_ALGORITHM,
-        help="For wf: dynamic, equal, by_size, by_compactness. Default: dynamic.",
+        help="dynamic or by_compactness; for wf also equal and by_size. Default: dynamic.",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    optional(
+        metavar="NAME|X",
+        rich_help_panel=_ALGORITHM,
+        help="For last-word: server or client, where each client's last word is kept. For forgetting: the "
+        "part of the totals that a round keeps, between 0 and 1. Default: server; for forgetting 0.98.",
     ),
 ]
 LearningRate = Annotated[
     float | None,
-    optional(metavar="X", rich_help_panel=_ALGORITHM, help="Server's step, in (0, 1]. Default: 0.01."),
+    optional(
+        metavar="X",
+        rich_help_panel=_ALGORITHM,
+        help="Server's step, in (0, 1]. Default: 1; for dwf, ewf and wf 0.01.",
+    ),
 ]
 Momentum = Annotated[
     float | None,
-    optional(metavar="X", rich_help_panel=_ALGORITHM, help="In [0, 1). Default: 0.8."),
+    optional(metavar="X", rich_help_panel=_ALGORITHM, help="In [0, 1). Default: 0; for dwf, ewf and wf 0.8."),
 ]
 EmptyClusters = Annotated[
     str | None,
     optional(
         metavar="keep|relocate",
         rich_help_panel=_ALGORITHM,
-        help="What a client does with a cluster that has none of its rows. Default: keep.",
+        help="What a client does with a cluster that has none of its rows; relocate does not go with memory. "
+        "Default: keep.",
     ),
 ]
 NLocalClusters = Annotated[
@@ -189,9 +204,22 @@ ClientsPerRound = Annotated[
     int | None,
     optional(metavar="N", rich_help_panel=_ROUNDS, help="Clients asked in a round. Default: all."),
 ]
+Participation = Annotated[
+    str | None,
+    optional(
+        metavar="turns|random",
+        rich_help_panel=_ROUNDS,
+        help="Whether clients take turns, or are drawn anew in each round. Default: turns; for dwf, ewf and "
+        "wf random.",
+    ),
+]
 MaxLocal = Annotated[
     int | None,
-    optional(metavar="N", rich_help_panel=_ROUNDS, help="Lloyd steps of a client a round. Default: 5."),
+    optional(
+        metavar="N",
+        rich_help_panel=_ROUNDS,
+        help="Lloyd steps of a client a round. Default: 1; for dwf, ewf, wf and fkm 5.",
+    ),
 ]
 Tol = Annotated[
     float | None,
@@ -201,21 +229,37 @@ TolLocal = Annotated[
     float | None,
     optional(metavar="X", rich_help_panel=_ROUNDS, help="The same at a client. Default: 1e-8."),
 ]
+TolScore = Annotated[
+    float | None,
+    optional(
+        metavar="X",
+        rich_help_panel=_ROUNDS,
+        help="Stop when the score will change by no more than this fraction of it, as far as the server can "
+        "tell, which needs memory; 0: never. Default: 1e-4.",
+    ),
+]
 Patience = Annotated[
     str | None,
     optional(
         metavar="N|none",
         rich_help_panel=_ROUNDS,
-        help="Stop after so many rounds in which the movement has not shrunk. Default: 300.",
+        help="Stop after so many rounds in which the movement has not shrunk. Default: none; for dwf, ewf, "
+        "wf and fkm 300.",
     ),
 ]
 MinRounds = Annotated[
     int | None,
-    optional(metavar="N", rich_help_panel=_ROUNDS, help="Rounds at least. Default: 16; for fkm 1."),
+    optional(
+        metavar="N", rich_help_panel=_ROUNDS, help="Rounds at least. Default: 1; for dwf, ewf and wf 16."
+    ),
 ]
 MaxRounds = Annotated[
     int | None,
-    optional(metavar="N", rich_help_panel=_ROUNDS, help="Rounds at most. Default: 10000; for fkm 300."),
+    optional(
+        metavar="N",
+        rich_help_panel=_ROUNDS,
+        help="Rounds at most. Default: 1000; for dwf, ewf and wf 10000; for fkm 300.",
+    ),
 ]
 MaxIter = Annotated[
     int | None,
@@ -241,15 +285,18 @@ TUNING = (
     "init",
     "n_init",
     "weighting",
+    "memory",
     "learning_rate",
     "momentum",
     "empty_clusters",
     "n_local_clusters",
     "n_init_local",
     "clients_per_round",
+    "participation",
     "max_local",
     "tol",
     "tol_local",
+    "tol_score",
     "patience",
     "min_rounds",
     "max_rounds",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ def _bar(console: Console) -> Progress:
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("round {task.completed:,.0f} of ≤ {task.total:,.0f}"),
-        TextColumn("[cyan]{task.fields[movement]}"),
+        TextColumn("[cyan]{task.fields[found]}"),
         TextColumn("[dim]{task.fields[left]}"),
         console=console,
         transient=True,  # the summary says all that matters, so the bar need not stay
@@ -62,7 +63,7 @@ class _Bar:
 
     def __init__(self, progress: Progress, title: str, max_rounds: int) -> None:
         self._progress, self._max_rounds = progress, max_rounds
-        self._task = progress.add_task(title, total=max_rounds, movement="", left="")
+        self._task = progress.add_task(title, total=max_rounds, found="", left="")
         self._clock = _Clock()
         self._next = 0.0
 
@@ -74,7 +75,7 @@ class _Bar:
         self._progress.update(
             self._task,
             completed=info.round,
-            movement=f"movement {info.movement:.1e}",
+            found=_score(info) or f"movement {info.movement:.1e}",
             left=self._clock.left(info.round, self._max_rounds, "≤"),
         )
 
@@ -109,6 +110,7 @@ class _Lines:
             return
         parts = (
             f"{self._title}: round {info.round:,} of at most {self._max_rounds:,}",
+            _score(info),
             f"movement {info.movement:.2e}",
             left,
         )
@@ -117,6 +119,11 @@ class _Lines:
             soft_wrap=True,
             markup=False,
         )
+
+
+def _score(info: RoundInfo) -> str:
+    """Tell the score as the server estimates it; nothing where it cannot."""
+    return f"score {info.estimate:.5g}" if math.isfinite(info.estimate) else ""
 
 
 class _Clock:
