@@ -27,9 +27,9 @@ def test_fallback_need_not_be_the_old_centroid():
 
 def test_learning_rate_and_momentum_follow_the_papers_equation():
     state = State.start(np.array([[1.0]]))
-    first = advance(state, Target(np.array([[3.0]]), (), 0, 0), learning_rate=0.5, momentum=0.8, keep=5)
+    first = advance(state, Target(np.array([[3.0]]), ("a",), 0, 0), learning_rate=0.5, momentum=0.8)
     assert first.centroids[0, 0] == 2.0  # no momentum yet: C(-1) = C(0)
-    second = advance(first, Target(np.array([[3.0]]), (), 0, 0), learning_rate=0.5, momentum=0.8, keep=5)
+    second = advance(first, Target(np.array([[3.0]]), ("a",), 0, 0), learning_rate=0.5, momentum=0.8)
     assert second.centroids[0, 0] == pytest.approx(2.0 + 0.5 * (3.0 - 2.0) + 0.8 * (2.0 - 1.0))
     assert second.round == 2
     assert second.movements == pytest.approx((1.0, 1.3))

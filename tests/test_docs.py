@@ -62,10 +62,10 @@ def test_what_few_clients_a_round_says_of_rounds():
     data = load_synthetic()
     clients = partition("non-iid", data.X, data.y, 100, np.random.default_rng(0))
     for settings, rounds in (
-        ({}, 40),
-        ({"memory": "client"}, 40),
-        ({"memory": 0.98}, 330),
-        ({"participation": "random"}, 160),
+        ({}, 45),
+        ({"memory": "client"}, 45),
+        ({"memory": 0.98}, 350),
+        ({"participation": "random"}, 185),
     ):
         model = FederatedKMeans(5, clients_per_round=10, random_state=0, **settings)
         model.fit(data.X, clients=clients)

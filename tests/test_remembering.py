@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from fedkmeans import FederatedKMeans, InProcess, Site
+from fedkmeans.catalogue import make
 from fedkmeans.convergence import Stopping, change_left
-from fedkmeans.conversation import hold
+from fedkmeans.conversation import add_up, hold
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.estimators import PAPER
 from fedkmeans.lloyd import assign, cluster_sums
 from fedkmeans.memory import Contacts, find_memory, target
-from fedkmeans.records import LocalUpdate, SendChange, SendWord, State, n_bytes
+from fedkmeans.records import Bundle, LocalUpdate, SendChange, SendWord, State, bytes_to, n_bytes
 from fedkmeans.rounds import LocalWork, in_turns, sample_clients
 from fedkmeans.words import Word
 from tests.lossy import Lossy
@@ -98,6 +101,24 @@ def test_a_cluster_long_forgotten_stays_where_it_is():
     np.testing.assert_array_equal(target(word, np.array([[7.0]]), 1.0, least=1e-100), [[7.0]])
 
 
+def test_a_cluster_not_held_for_a_few_rounds_is_still_drawn_to_its_total():
+    """Forgetting fades, it does not cut off."""
+    sites = [Site("a", [[0.0], [1.0]]), Site("b", [[9.0], [10.0]])]
+    path = []
+    model = FederatedKMeans(
+        2, memory=0.3, init=np.array([[0.2], [9.2]]), clients_per_round=1, learning_rate=0.5,
+        participation="random", max_rounds=12, tol=0, tol_score=0, random_state=2,
+    )  # fmt: skip
+    model.fit_federation(InProcess(sites), on_round=lambda s, info: path.append((info.asked, s.centroids)))
+    asked = "".join(names[0] for names, _ in path)
+    for absent, column, goal in (("bbb", 0, 0.5), ("aaa", 1, 9.5)):
+        start = asked.find(absent)
+        if start > 0:
+            places = [c[column, 0] for _, c in path[start - 1 : start + 3]]
+            assert all(abs(b - goal) < abs(a - goal) for a, b in pairwise(places))
+    assert "aaa" in asked[1:] or "bbb" in asked[1:]
+
+
 def test_unknown_clients_stand_in_with_the_centroids_as_they_are(blobs):
     X, clients = blobs
     federation = InProcess.from_arrays(X, clients)
@@ -149,10 +170,10 @@ def test_restarts_share_exchanges_with_memory_too(scattered):
 def test_sites_remember_few_runs(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
-    for _ in range(5):
+    for _ in range(6):
         fit(federation, "client", n_init=3, max_rounds=12, tol=0)
     for site in federation.sites.values():
-        assert len(site.spoken) == 2
+        assert len(site.spoken) == 4
         assert all(len(totals) == 3 for totals in site.spoken.values())
 
 
@@ -227,6 +248,7 @@ def test_when_all_have_left_the_run_says_so(scattered):
         InProcess([Site("a", X)]).remove("nobody")
 
 
+@pytest.mark.filterwarnings("ignore:The sum of the clients' last words")
 @pytest.mark.parametrize("lost_share", [0.0, 0.3])
 def test_sites_that_restart_all_the_time_do_not_spoil_the_result(scattered, lost_share):
     X, clients = scattered
@@ -264,13 +286,200 @@ def test_a_word_sent_to_one_sum_is_not_taken_for_one_sent_to_another(blobs):
     X, _ = blobs
     site = Site("a", X)
     update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
-    first = site.answer(SendChange(update, "run", "sum", 0, 5, {}))
-    assert (first.lost, first.word.n_samples) == (0, 240)
-    assert site.answer(SendChange(update, "run", "sum", 0, 6, {"a": 5})).word.n_samples == 0
-    for other in (("other", "sum", 0), ("run", "other", 0), ("run", "sum", 1)):
-        reply = site.answer(SendChange(update, *other, 7, {"a": 5}))
-        assert (reply.lost, reply.word.n_samples, reply.word.weight.any()) == (1, 0, False)
-    assert site.answer(SendChange(update, "run", "sum", 1, 8, {})).word.n_samples == 240
+    first = site.answer(SendChange(update, "run", "sum", "e1", {"a": None}))
+    assert (first.lost, first.difference.n_samples, first.exchange) == (0, 240, "e1")
+    assert site.answer(SendChange(update, "run", "sum", "e2", {"a": "e1"})).difference.n_samples == 0
+    for other, counted in ((("other", "sum"), "e1"), (("run", "other"), "e1"), (("run", "sum"), "e0")):
+        reply = site.answer(SendChange(update, *other, "e3", {"a": counted}))
+        assert (reply.lost, reply.difference.n_samples, reply.difference.weight.any()) == (1, 0, False)
+    assert site.answer(SendChange(update, "run", "sum", "e4", {"a": None})).difference.n_samples == 240
+
+
+def test_a_repeated_word_is_known_exactly(blobs):
+    """What one difference rounds off the next one brings: then there is nothing left to send."""
+    X, _ = blobs
+    site = Site("a", X + 1e6 / 3, np.random.default_rng(0).random(len(X)))
+    here, there = (LocalUpdate(X[rows] + 1e6 / 3, 1, 1e-8, "dynamic", "keep") for rows in ([0, 1], [9, 99]))
+    counted = None
+    for exchange, update in enumerate([here, there, here, here, here]):
+        reply = site.answer(SendChange(update, "run", "sum", str(exchange), {"a": counted}))
+        counted = str(exchange)
+    assert not reply.difference.weighted_sum.any()
+    (spoken,) = site.spoken["run"].values()
+    word = site.answer(SendWord(here))
+    np.testing.assert_array_equal(spoken.counted.high.weighted_sum, word.weighted_sum)
+
+
+def test_a_site_must_be_known_by_its_own_name(blobs):
+    X, _ = blobs
+    update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
+    with pytest.raises(FederationError, match=r"'a' was asked .* only of node-17\. .* own names"):
+        Site("a", X).answer(SendChange(update, "run", "sum", "e1", {"node-17": None}))
+
+
+class Late(Lossy):
+    """Delivers a client's reply to the question before in place of the latest, as a bad transport might."""
+
+    def __init__(self, inner, who, when):
+        super().__init__(inner)
+        self.who, self.when, self.before_last = who, when, None
+
+    def ask(self, query, clients):
+        replies = super().ask(query, clients)
+        late = self.before_last if self.exchange == self.when else None
+        self.before_last = replies.get(self.who)
+        return {**replies, self.who: late} if late is not None else replies
+
+
+def test_a_change_that_comes_late_is_not_counted(scattered):
+    X, clients = scattered
+    federation = Late(InProcess.from_arrays(X, clients), "3", when=5)
+    with pytest.raises(FederationError, match="must drop late replies"):
+        fit(federation, "client", init=X[:4], clients_per_round=None)
+
+
+def test_two_servers_that_go_on_from_one_state_do_not_mix(scattered):
+    """A run resumed twice by mistake: each sees that the other has come between, and begins anew."""
+    X, clients = scattered
+    federation = InProcess.from_arrays(X, clients)
+    everybody = federation.clients
+    find_target = find_memory("client", LocalWork(max_local=1))
+    state = State.start(X[:4])
+    found = hold(federation, find_target(state, everybody, everybody))
+    states = [State(found.d + shift, found.d, 1, memory=found.memory) for shift in (0.0, 0.3)]
+    for _ in range(4):
+        for index, state in enumerate(states):
+            found = hold(federation, find_target(state, everybody, everybody))
+            assert found.memory.total.high.n_samples == 200
+            counts = np.bincount(assign(X, state.centroids), minlength=4)
+            np.testing.assert_array_equal(found.memory.total.high.weight, counts)
+            states[index] = State(found.d, state.centroids, state.round + 1, memory=found.memory)
+    assert states[0].memory.begun > 0
+
+
+class Forgetful(Lossy):
+    """All its sites always say that they lost what was counted."""
+
+    def total(self, query, clients):
+        replies = self.ask(query, clients)
+        if isinstance(query, SendChange):
+            replies = {name: replace(reply, lost=1) for name, reply in replies.items()}
+        return add_up(replies)
+
+
+def test_sites_that_always_say_they_forgot_do_not_keep_the_server_busy(scattered):
+    X, clients = scattered
+    with pytest.raises(FederationError, match="told that nothing is"):
+        fit(Forgetful(InProcess.from_arrays(X, clients)), "client", init=X[:4])
+
+
+def test_beginning_anew_costs_an_exchange_and_a_new_round_of_hearing(scattered):
+    X, clients = scattered
+    inner = InProcess.from_arrays(X, clients)
+    lossy = Lossy(
+        inner,
+        lose=lambda n: ("2",) if n in (1, 2) else (),
+        before=lambda n, inner: inner.sites["7"].spoken.clear() if n == 3 else None,
+    )
+    find_target = find_memory("client", LocalWork(max_local=1))
+    state, everybody = State.start(X[:4]), inner.clients
+    windows, sent, received, exchanges = [], [], [], []
+    for chosen in [everybody, everybody, everybody, ("7",), ("0", "1"), everybody]:
+        before = lossy.exchange
+        found = hold(lossy, find_target(state, everybody, chosen))
+        state = State(found.d, state.centroids, state.round + 1, memory=found.memory)
+        exchanges.append(lossy.exchange - before)
+        windows.append(found.window)
+        sent.append(found.sent / len(chosen))
+        received.append(found.received / max(1, len(found.answered)))
+        if len(windows) == 3:
+            assert found.memory.contacts.in_vain == {"2": 2}
+    assert exchanges == [1, 1, 1, 2, 1, 1]
+    assert windows == [1, 2, 3, None, None, 1]
+    assert sent[3] == pytest.approx(2 * sent[2], rel=0.1)
+    assert received[3] == 2 * received[2]
+
+
+def test_frequent_new_beginnings_are_told(scattered):
+    X, clients = scattered
+
+    def harm(exchange, inner):
+        inner.sites["0"].spoken.clear()
+
+    federation = Lossy(InProcess.from_arrays(X, clients), before=harm)
+    with pytest.warns(UserWarning, match=r"begun anew 5 times.*memory='server'"):
+        fit(federation, "client", init=X[:4], clients_per_round=None, max_rounds=8, tol=0)
+
+
+def test_the_run_used_last_is_kept_longest(blobs):
+    X, _ = blobs
+    site = Site("a", X)
+    update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
+    for run in "ABCDAE":
+        site.answer(SendChange(update, run, "sum", "e", {"a": None}))
+    assert list(site.spoken) == ["C", "D", "A", "E"]
+
+
+def test_a_client_sees_only_what_is_meant_for_it(scattered):
+    X, clients = scattered
+    seen = []
+
+    class Curious(Site):
+        def answer(self, query):
+            seen.append((self.name, query))
+            return super().answer(query)
+
+    sites = [Curious(str(i), X[clients == i]) for i in range(10)]
+    fit(InProcess(sites), "client", n_init=2, init="k-means++", max_rounds=6, tol=0)
+    bundles = [(name, query) for name, query in seen if isinstance(query, Bundle)]
+    bundles = [(name, query) for name, query in bundles if isinstance(query.queries[0], SendChange)]
+    assert bundles
+    for name, bundle in bundles:
+        assert all(set(part.counted) == {name} for part in bundle.queries)
+
+
+def test_silence_at_a_score_does_not_lose_the_run(scattered):
+    X, clients = scattered
+    silent = Lossy(InProcess.from_arrays(X, clients))
+    # Columns, then a round and a score in turn; the last four are tries at the final score.
+    silent.lose = lambda n: "0123456789" if n in (2, 9, 10, 11) else ()
+    model = fit(silent, init=X[:4], max_rounds=4, tol=0, score_every=1)
+    assert list(model.history_.score.isna()) == [True, False, False, False]
+    assert model.score_per_sample_ > 0
+    silent.lose = lambda n: "0123456789" if n >= 9 else ()
+    silent.exchange = 0
+    with pytest.raises(FederationError, match=r"None of the 10 clients .* answered the query Score"):
+        fit(silent, init=X[:4], max_rounds=4, tol=0, score_every=1)
+
+
+def test_silent_restarts_and_optional_questions(scattered):
+    X, clients = scattered
+    silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n in (4, 6) else ())
+    for memory in ALL:
+        silent.exchange = 0
+        model = fit(silent, memory, n_init=2, max_rounds=8, tol=0)
+        silence = model.history_.groupby("round").participants.sum() == 0
+        assert list(silence) == [n in (4, 6) for n in range(2, 10)]
+
+
+@pytest.mark.parametrize("memory", LAST_WORD)
+def test_many_clients_that_never_answer_do_not_slow_the_others(scattered, memory):
+    X, clients = scattered
+    federation = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "23456789" if n else ())
+    model = fit(federation, memory, init=X[:4], max_rounds=1000)
+    alone = fit(InProcess.from_arrays(X[clients < 2], clients[clients < 2]), memory, init=X[:4])
+    assert model.stop_reason_ == "tol"
+    assert model.n_iter_ < 5 * 6 + 5 * alone.n_iter_  # given up in the sixth turn of five rounds
+
+
+def test_a_client_removed_between_question_and_answer_is_silent(scattered):
+    X, clients = scattered
+    federation = Lossy(
+        InProcess.from_arrays(X, clients), before=lambda n, inner: n == 3 and inner.remove("4")
+    )
+    model = fit(federation, init=X[:4], clients_per_round=None, max_rounds=4, tol=0)
+    assert list(model.history_.asked) == [10, 10, 10, 9]
+    assert list(model.history_.participants) == [10, 10, 9, 9]
 
 
 # --- when to stop ------------------------------------------------------------------------------
@@ -289,14 +498,20 @@ def test_a_quiet_round_is_not_the_end():
 
 
 def test_change_left_foretells_a_geometric_end():
-    estimates = tuple(10 + 0.8**t for t in range(40))
-    now = estimates[-1] - 10
-    assert change_left(estimates, 5) == pytest.approx(max(now, 0.8**-5 * now - now), rel=1e-9)
+    for speed in (0.8, 0.97):  # more than half is done in a window, or less
+        estimates = tuple(10 + speed**t for t in range(40))
+        now = np.mean(estimates[-5:]) - 10
+        assert change_left(estimates, 5) == pytest.approx(max(now, speed**-5 * now - now), rel=1e-9)
     assert change_left(estimates, 1) == change_left(estimates, 5)  # never over fewer than five rounds
     assert change_left(estimates, 20) == float("inf")  # not enough of them
-    assert change_left((3.0,) * 11, 5) == 0
-    assert change_left(tuple(10 - t**2 for t in range(11)), 5) == float("inf")  # growing
-    assert change_left((*(2.0,) * 10, float("nan")), 5) == float("inf")
+    assert change_left((3.0,) * 14, 5) == float("inf")
+    assert change_left((3.0,) * 15, 5) == 0
+    assert change_left((*(9.0,) * 5, *(8.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(9 * 2)  # growing
+    assert change_left((*(3.0,) * 10, *(2.0,) * 5), 5) == pytest.approx(9)  # from nothing
+    assert change_left((*(2.0,) * 14, float("nan")), 5) == float("inf")
+    assert change_left((float("nan"), *(2.0,) * 14), 5) == float("inf")
+    # To and fro in step with who is asked is no change.
+    assert change_left((1.0, 2.0, 1.5, 2.0, 1.2) * 4, 5) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_run_stops_when_the_score_has_settled(scattered):
@@ -324,6 +539,34 @@ def test_without_memory_the_score_is_not_known(scattered):
     model = fit(InProcess.from_arrays(X, clients), None, tol_score=0.5, max_rounds=30, tol=0)
     assert model.history_.estimate.isna().all()
     assert model.stop_reason_ == "max_rounds"
+
+
+def test_nobody_unheard_no_end():
+    """Estimates may be flat because somebody is missing from them."""
+    flat = State(np.zeros((1, 1)), np.zeros((1, 1)), 50, (0.0,) * 50, (1.0,) * 50, window=None)
+    stopping = Stopping(patience=None, min_rounds=1, tol_score=0.1)
+    assert stopping.reason(flat) is None
+    assert stopping.reason(replace(flat, window=4)) == "tol"
+    assert stopping.reason(replace(flat, window=4, movements=(1.0,) * 50)) == "tol_score"
+
+
+def test_random_participation_can_stop_by_the_score_too():
+    """The window grows and shrinks; what was kept before must not be missing when it grows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2)) + 4 * rng.integers(2, size=(600, 2))
+    federation = InProcess.from_arrays(X, np.repeat(np.arange(60), 10))
+    model = fit(federation, init=X[:6], clients_per_round=6, participation="random", tol_score=1e-3, tol=0,
+                max_rounds=1000)  # fmt: skip
+    assert model.stop_reason_ == "tol_score"
+
+
+def test_silent_rounds_do_not_look_like_rest(scattered):
+    X, clients = scattered
+    silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n == 9 else ())
+    model = fit(silent, init=X[:8], patience=6, tol=0, max_rounds=40)
+    assert model.history_.movement[8] == 0  # nobody answered, and all had been heard
+    assert model.stop_reason_ == "patience"
+    assert model.n_iter_ > 9 + 6  # not because of that round
 
 
 def test_patience_looks_at_its_own_number_of_movements():
@@ -365,14 +608,24 @@ def test_bytes_are_those_of_the_arrays(scattered):
     federation = InProcess.from_arrays(X, clients)
     k, m, n = 4, 2, 2
     tables = {memory: fit(federation, memory, init=X[:k], max_rounds=3).history_ for memory in [None, *ALL]}
-    small = 2 * 8 + len("dynamic") + len("keep")  # max_local, tol_local and two names
+    small = 2 * 8 + len("dynamic") + len("keep")  # max_local, tol_local and two words
     for memory in (None, "server", 0.9):
         assert (tables[memory].bytes_sent == n * (k * m * 8 + small)).all()
     assert (tables[None].bytes_received == n * (k * m + k) * 8).all()
     for memory in ("server", 0.9):
         assert (tables[memory].bytes_received == n * (k * m + 2 * k + 2) * 8).all()
-    assert (tables["client"].bytes_received == n * (k * m + 2 * k + 3) * 8).all()
-    assert (tables["client"].bytes_sent >= tables["server"].bytes_sent).all()
+    token = 16  # names of the run, the total and an exchange
+    assert (tables["client"].bytes_received == n * ((k * m + 2 * k + 3) * 8 + token)).all()
+    # To each the name of the exchange in which it was counted, if it was.
+    names = n * (3 * token + 1)
+    assert list(tables["client"].bytes_sent - tables["server"].bytes_sent) == [names] * 3
+    lossy = Lossy(federation, lose=lambda n: "012" if n else ())
+    for memory in [None, *ALL]:
+        lossy.exchange = 0
+        table = fit(lossy, memory, init=X[:k], clients_per_round=None, max_rounds=1).history_
+        # To all that were asked, from all that answered.
+        assert table.bytes_sent[0] == tables[memory].bytes_sent[0] / n * 10
+        assert table.bytes_received[0] == tables[memory].bytes_received[0] / n * 7
 
 
 def test_bytes_of_restarts_are_their_own(scattered):
@@ -388,7 +641,10 @@ def test_bytes_of_restarts_are_their_own(scattered):
 def test_size_of_a_query():
     update = LocalUpdate(np.zeros((2, 3)), 1, 1e-8, "dynamic", "keep")
     assert n_bytes(SendWord(update)) == 48 + 16 + 11
-    assert n_bytes(SendChange(update, "abcd", "ef", 0, 3, {"site-1": 2})) == 48 + 27 + 6 + 16 + 6 + 8
+    change = SendChange(update, "abcd", "ef", "ghi", {"site-1": "j", "site-22": None})
+    assert n_bytes(change) == 48 + 27 + 4 + 2 + 3 + 6 + 1 + 7
+    assert bytes_to(["site-1"], change) == 48 + 27 + 4 + 2 + 3 + 6 + 1
+    assert bytes_to(["site-1", "site-22"], SendWord(update)) == 2 * (48 + 27)
     assert n_bytes(LocalUpdate(np.zeros((1, 1)), 1, 0.0, lambda local: local.counts, "keep")) == 8 + 16 + 4
 
 
@@ -426,8 +682,22 @@ def test_an_own_rule_that_speaks_without_points_is_refused_by_the_site(memory):
 
 
 def test_the_papers_settings_are_one_word_away():
-    model = FederatedKMeans.paper(7, weighting="equal", max_rounds=5)
-    expected = {**PAPER, "n_clusters": 7, "weighting": "equal", "max_rounds": 5}
-    assert {name: value for name, value in model.get_params().items() if name in expected} == expected
-    others = set(PAPER) - {"max_rounds"}
-    assert all(FederatedKMeans().get_params()[name] != PAPER[name] for name in others)
+    assert FederatedKMeans.paper(7, weighting="equal").get_params() == {
+        "n_clusters": 7, "weighting": "equal", "clients_per_round": None, "participation": "random",
+        "memory": None, "max_local": 5, "learning_rate": 0.01, "momentum": 0.8, "init": "kfed", "n_init": 1,
+        "empty_clusters": "keep", "tol": 1e-8, "tol_local": 1e-8, "tol_score": 0.0, "patience": 300,
+        "min_rounds": 16, "max_rounds": 10_000, "score_every": 0, "random_state": None, "n_jobs": None,
+    }  # fmt: skip
+    assert FederatedKMeans.paper(max_rounds=5, momentum=0.0).get_params()["momentum"] == 0.0
+
+
+def test_names_of_algorithms_tell_the_truth():
+    assert make("last-word", memory="client").memory == "client"
+    assert make("forgetting").memory == 0.98
+    for name, memory, other in (
+        ("last-word", 0.9, "forgetting"),
+        ("forgetting", "server", "last-word"),
+        ("last-word", None, "wf"),
+    ):
+        with pytest.raises(ParameterError, match=f"another algorithm; use '{other}'"):
+            make(name, memory=memory)

@@ -26,7 +26,11 @@ def target(total: ClusterTotals) -> FloatArray:
     return means(total.weighted_sum, total.weight, otherwise=total.plain_sum / total.n_clients)
 
 
-def advance(state: State, found: Target, learning_rate: float, momentum: float, keep: int) -> State:
+# Movements and estimates that are kept for the stopping criteria: more than any run should need.
+_KEPT = 10_000
+
+
+def advance(state: State, found: Target, learning_rate: float, momentum: float) -> State:
     """C^(t+1) = C^(t) + η (d - C^(t)) + μ (C^(t) - C^(t-1)).
 
     Parameters
@@ -36,19 +40,20 @@ def advance(state: State, found: Target, learning_rate: float, momentum: float, 
         With d, the aggregated centroids of this round.
     learning_rate, momentum : float
         η and μ.
-    keep : int
-        How many movements and estimates to remember.
     """
     c, c_previous = state.centroids, state.previous
     c_new = c + learning_rate * (found.d - c) + momentum * (c - c_previous)
-    movement = float(np.linalg.norm(c_new - c))
+    # A round without an answer says nothing about whether the run has settled.
+    news = bool(found.answered)
+    movements = (float(np.linalg.norm(c_new - c)),) * news
+    estimates = (found.estimate,) * news
     return replace(
         state,
         centroids=c_new,
         previous=c,
         round=state.round + 1,
-        movements=(*state.movements, movement)[-keep:],
-        estimates=(*state.estimates, found.estimate)[-keep:],
+        movements=(*state.movements, *movements)[-_KEPT:],
+        estimates=(*state.estimates, *estimates)[-_KEPT:],
         window=found.window,
         memory=found.memory,
     )

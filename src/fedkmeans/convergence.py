@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedkmeans.parameters import check_integer, check_real
 from fedkmeans.records import State
 
 # Changes over fewer rounds are too uneven to foretell the next ones.
 _LEAST_WINDOW = 5
+# Of the changes in two windows; closer to one, or above, it would foretell the next hundred windows.
+_LARGEST_RATIO = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +27,12 @@ class Stopping:
         every client has been heard.
     patience : int or None
         Stop when the oldest of this many latest movements is the smallest of them (the paper: 300).
+        Meant for runs without memory, in which no round is quiet by chance.
     min_rounds, max_rounds : int
         Bounds that hold whatever the other criteria say; where they disagree, `max_rounds` wins.
     tol_score : float
-        Stop when what the score may still change, estimated by `change_left`, is at most this
-        fraction of it; 0 means never. Needs memory: without, the server does not know the score.
+        Stop when what the score is foreseen to change still (`change_left`) is at most this fraction
+        of it; 0 means never. Needs memory: without, the server does not know the score.
     """
 
     tol: float = 1e-8
@@ -44,15 +49,11 @@ class Stopping:
         check_integer("max_rounds", self.max_rounds)
         check_real("tol_score", self.tol_score, low=0, high=1, high_open=True)
 
-    def keep(self, window: int | None) -> int:
-        """How many movements and estimates to keep when every client was heard in `window` rounds."""
-        return max(self.patience or 1, 2 * max(window or 1, _LEAST_WINDOW) + 1)
-
     def reason(self, state: State) -> str | None:
         """Say why the run stops now, or None if it goes on."""
         if state.round >= self.max_rounds:
             return "max_rounds"
-        if state.round < max(1, self.min_rounds):
+        if state.round < max(1, self.min_rounds) or not state.movements:
             return None
         if state.window is not None and _all_below(state.movements, state.window, self.tol):
             return "tol"
@@ -72,11 +73,13 @@ def _all_below(movements: tuple[float, ...], window: int, tol: float) -> bool:
 
 
 def change_left(estimates: tuple[float, ...], window: int) -> float:
-    """Estimate how much the score will still change, from how it changed in the last two windows.
+    """Foresee how much the score will still change, from its means over the last three windows.
 
-    A window is as many rounds as it took to hear everybody, so that the two changes do not depend on
-    who was asked, and at least five. If the second is r and the first r/ρ, and it goes on like that,
-    r (ρ + ρ² + …) is left. The answer is at least r itself, and infinite where changes do not shrink.
+    A window is as many rounds as it took to hear everybody, and at least five: a single estimate
+    depends on who was heard when, the mean over a window hardly does. If the means of the last two
+    windows differ by r and those of the two before by r/ρ, and it goes on like that, r (ρ + ρ² + …)
+    is left. The answer is at least r itself, and at most nine times r, for changes that hardly shrink
+    or grow. A forecast, not a bound: a run may rest on a plateau and go on.
 
     Parameters
     ----------
@@ -86,13 +89,11 @@ def change_left(estimates: tuple[float, ...], window: int) -> float:
         Rounds.
     """
     window = max(window, _LEAST_WINDOW)
-    if len(estimates) < 2 * window + 1:
+    if len(estimates) < 3 * window:
         return float("inf")
-    first, middle, last = estimates[-1 - 2 * window], estimates[-1 - window], estimates[-1]
-    earlier, latest = abs(first - middle), abs(middle - last)
-    if latest == 0:
-        return 0.0
-    if not latest < earlier:  # not shrinking, or NaN
+    first, middle, last = np.reshape(estimates[-3 * window :], (3, window)).mean(axis=1)
+    earlier, change = abs(first - middle), abs(middle - last)
+    if not np.isfinite(earlier + change):
         return float("inf")
-    ratio = latest / earlier
-    return latest * max(1.0, ratio / (1 - ratio))
+    ratio = min(change / earlier if earlier else 1.0, _LARGEST_RATIO)
+    return float(change * max(1.0, ratio / (1 - ratio)))

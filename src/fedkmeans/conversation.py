@@ -87,11 +87,15 @@ class Federation(Protocol):
         ...
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
-        """Send a query to some clients and return the replies that came."""
+        """Send a query to some clients and return the replies that came.
+
+        A reply to an earlier query that comes late must be dropped. A client need only be sent what
+        `records.addressed` leaves of the query for it.
+        """
         ...
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
-        """Send a query to some clients and return the sum of the replies that came."""
+        """Send a query to some clients and return the sum of the replies that came, as `ask` would."""
         ...
 
 
@@ -201,8 +205,10 @@ def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     if isinstance(answer, Total):
         if not answer.answered:
             return dict.fromkeys(requests, answer)
-        parts = zip(requests, answer.record.replies, answer.received, strict=True)
-        return {index: Total(part, answer.answered, received) for index, part, received in parts}
+        # A transport that does not count bytes says 0 for all together.
+        received = answer.received if isinstance(answer.received, tuple) else (0,) * len(requests)
+        parts = zip(requests, answer.record.replies, received, strict=True)
+        return {index: Total(part, answer.answered, size) for index, part, size in parts}
     return {
         index: {client: bundle.replies[place] for client, bundle in answer.items()}
         for place, index in enumerate(requests)

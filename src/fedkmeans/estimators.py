@@ -53,8 +53,8 @@ class FederatedKMeans(Clusterer):
     memory : {"server", "client"} or float or None, default="server"
         What counts beside this round's replies. "server" and "client": the latest word of every
         client, kept by the server, or kept by the client, which sends what changed; both give the
-        same numbers. A number γ in (0, 1): totals of which a round keeps the part γ. None: nothing
-        (the paper).
+        same numbers as long as nobody leaves or forgets. A number γ in (0, 1): totals of which a
+        round keeps the part γ. None: nothing (the paper).
     max_local : int, default=1
         Lloyd steps a client makes in a round. With memory, one step leads to the fixed points of
         pooled k-means; more are biased where clients differ.
@@ -72,8 +72,8 @@ class FederatedKMeans(Clusterer):
     tol, tol_local : float, default=1e-8
         Stop when centroids move less than this, at the server and at a client.
     tol_score : float, default=1e-4
-        Stop when the score, as the server estimates it from what it knows, will change by no more
-        than this fraction; 0 means never. Without memory the server cannot tell.
+        Stop when the server foresees, from what it knows, that the score will change by no more than
+        this fraction; 0 means never. Without memory the server cannot tell.
     patience : int or None, default=None
         Stop when the oldest of this many movements is the smallest of them.
     min_rounds : int, default=1

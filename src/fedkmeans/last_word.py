@@ -3,7 +3,8 @@
 The server keeps the sum and cannot take a client's part out of it; the client must know what its
 part is. A change that was sent may or may not have been counted, since replies get lost, so a
 client keeps two things: the part that the server is known to have counted, and the latest change
-it sent. With each query the server says which round's change it counted last, and that decides.
+it sent. With each query the server says in which exchange it counted the client last, and that
+decides. Exchanges have names that are used once, so that nothing else can be taken for the one meant.
 """
 
 from __future__ import annotations
@@ -22,24 +23,22 @@ class Spoken:
     ----------
     counted : RunningTotal
         Sum of the changes known to be counted: the client's part of the server's total.
-    counted_round : int or None
-        Round of the latest of them.
+    counted_in : str or None
+        Exchange of the latest of them.
     pending : Word
         The latest change sent, of which nothing is known yet.
-    pending_round : int
-    begun : int
-        How often the total had been begun anew then.
+    pending_in : str
+        Its exchange.
     """
 
     counted: RunningTotal
-    counted_round: int | None
+    counted_in: str | None
     pending: Word
-    pending_round: int
-    begun: int
+    pending_in: str
 
 
 def speak(
-    spoken: Spoken | None, word: Word, round_: int, acknowledged: int | None, begun: int = 0
+    spoken: Spoken | None, word: Word, exchange: str, acknowledged: str | None
 ) -> tuple[Change, Spoken | None]:
     """Say what is new, and what to keep in mind.
 
@@ -52,28 +51,25 @@ def speak(
         What the client remembers of this total; None if nothing.
     word : Word
         What it has to say now.
-    round_ : int
-    acknowledged : int or None
-        Round of its latest change that the server counted; None if it counted none.
-    begun : int
-        How often the total has been begun anew; what was said before no longer counts.
+    exchange : str
+    acknowledged : str or None
+        Exchange of its latest change that the server counted; None if it counted none.
 
     Returns
     -------
     change : Change
         With `lost` 1 if the client does not know what was counted.
     spoken : Spoken or None
+        What to remember; what it was, if it does not fit.
     """
     k, m = word.weighted_sum.shape
-    if spoken is not None and spoken.begun != begun:
-        spoken = None
     if acknowledged is None:
         counted = RunningTotal.nothing(k, m)
-    elif spoken is not None and acknowledged == spoken.pending_round:
+    elif spoken is not None and acknowledged == spoken.pending_in:
         counted = spoken.counted.plus(spoken.pending)
-    elif spoken is not None and acknowledged == spoken.counted_round:
+    elif spoken is not None and acknowledged == spoken.counted_in:
         counted = spoken.counted
     else:
-        return Change(Word.nothing(k, m), lost=1), None
+        return Change(Word.nothing(k, m), lost=1, exchange=exchange), spoken
     difference = counted.to(word)
-    return Change(difference, lost=0), Spoken(counted, acknowledged, difference, round_, begun)
+    return Change(difference, lost=0, exchange=exchange), Spoken(counted, acknowledged, difference, exchange)

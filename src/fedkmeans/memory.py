@@ -9,8 +9,8 @@ reach further back: S_j = Σ ω c and W_j = Σ ω over clients *and* rounds, d_j
 `last_words`
     The latest word of every client counts; the server keeps one word a client.
 `last_changes`
-    The same numbers, but each client keeps its own word and sends what changed; the server keeps
-    the sum alone.
+    The same, but each client keeps its own word and sends what changed; the server keeps the sum
+    alone. The numbers are the same as long as nobody leaves or forgets what it said.
 
 Clients that have not spoken yet stand in with the centroids as they are, all clusters alike, so that
 a cluster of which little is known moves little.
@@ -19,7 +19,8 @@ a cluster of which little is known moves little.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+import warnings
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -29,7 +30,7 @@ import numpy as np
 from fedkmeans.conversation import Ask, AskTotal, Conversation, Total, some_of
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.lloyd import means
-from fedkmeans.records import SendChange, SendWord, State, Target, n_bytes
+from fedkmeans.records import SendChange, SendWord, State, Target, bytes_to, n_bytes
 from fedkmeans.rounds import LocalWork, TargetFinder
 from fedkmeans.typing import ClientId, FloatArray
 from fedkmeans.weighting import ECHOING
@@ -41,6 +42,8 @@ MemorySetting: TypeAlias = "float | str | None"
 _FADED = 1e-100
 # After so many questions without an answer, a client is not waited for.
 _GIVEN_UP = 5
+# When beginning anew is no longer an accident.
+_OFTEN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +63,28 @@ class Contacts:
     def window(self, clients: tuple[ClientId, ...], round_: int) -> int | None:
         """How many rounds back all have been heard, `round_` included; None if some never were.
 
-        Clients that were asked five times in vain are not waited for. Raises if that is everybody.
+        Clients that are given up are not waited for.
         """
+        there = self.there(clients)
+        if not all(client in self.heard for client in there):
+            return None
+        return round_ + 1 - min(self.heard[client] for client in there)
+
+    def there(self, clients: tuple[ClientId, ...]) -> list[ClientId]:
+        """Clients that were not asked five times in vain; raises if there are none."""
         there = [client for client in clients if self.in_vain.get(client, 0) < _GIVEN_UP]
         if not there:
             raise FederationError(
                 f"Each of the {len(clients)} client(s) ({some_of(clients)}) was asked {_GIVEN_UP} times and "
                 "none answered. Check that the sites are running and connected."
             )
-        if not all(client in self.heard for client in there):
-            return None
-        return round_ + 1 - min(self.heard[client] for client in there)
+        return there
+
+    def share(self, clients: tuple[ClientId, ...], known: Container[ClientId]) -> float:
+        """Known clients among those that are known or may still answer."""
+        n_known = sum(client in known for client in clients)
+        awaited = sum(client not in known for client in self.there(clients))
+        return n_known / (n_known + awaited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +125,15 @@ class WordsOfAll:
 class SumOfAll:
     """Memory of `last_changes`: the sum of the latest words, and whose latest change is part of it.
 
-    It has a name, and counts how often it was begun anew, since a client must know to which sum it
-    said what; `counted` holds the round of each client's latest change.
+    It has a name, since a client must know to which sum it said what; `counted` holds the exchange
+    of each client's latest change, and `begun` counts how often the sum was begun anew.
     """
 
     run: str
     name: str
     begun: int
     total: RunningTotal
-    counted: Mapping[ClientId, int]
+    counted: Mapping[ClientId, str]
     contacts: Contacts = field(default_factory=Contacts)
 
     @classmethod
@@ -127,8 +141,24 @@ class SumOfAll:
         """Return a sum under a new name, to which everybody will send all they have."""
         return cls(run, secrets.token_hex(8), 0, RunningTotal.nothing(k, m), {})
 
+    def count(self, answer: Total, exchange: str) -> SumOfAll:
+        """Add the changes of an exchange, and take note of whose they are."""
+        if answer.record.exchanges != {exchange}:
+            raise FederationError(
+                "A change that was sent in an earlier exchange came too late and was added to this one. The "
+                "federation must drop late replies."
+            )
+        counted = {**self.counted, **dict.fromkeys(answer.answered, exchange)}
+        return replace(self, total=self.total + answer.record.difference, counted=counted)
+
     def anew(self) -> SumOfAll:
         """Begin again; all must be heard again too."""
+        if self.begun + 1 == _OFTEN:
+            warnings.warn(
+                f"The sum of the clients' last words was begun anew {_OFTEN} times, because clients left or "
+                "no longer knew what they had said. If this goes on, use memory='server'.",
+                stacklevel=2,
+            )
         k, m = self.total.high.weighted_sum.shape
         contacts = replace(self.contacts, heard={})
         return replace(
@@ -162,7 +192,7 @@ def forgetting(
         share=1.0,
         least=_FADED,
         answered=answer.answered,
-        sent=n_bytes(query) * len(chosen),
+        sent=bytes_to(chosen, query),
         received=answer.received,
         memory=FadingTotal(total, contacts),
     )
@@ -183,9 +213,9 @@ def last_words(
         state,
         clients,
         memory.total.high,
-        share=len(memory.words) / len(clients),
+        share=memory.contacts.share(clients, memory.words),
         answered=answered,
-        sent=n_bytes(query) * len(chosen),
+        sent=bytes_to(chosen, query),
         received=sum(map(n_bytes, words.values())),
         memory=memory,
     )
@@ -208,33 +238,40 @@ def last_changes(
     memory: SumOfAll = state.memory or SumOfAll.empty(run, *state.centroids.shape)
     if memory.counted.keys() - set(clients):
         memory = memory.anew()
-    sent = received = 0
-    while True:
-        counted = {client: memory.counted[client] for client in chosen if client in memory.counted}
-        query = SendChange(
-            work.query(state.centroids), memory.run, memory.name, memory.begun, state.round, counted
-        )
-        answer: Total = yield AskTotal(query, chosen, optional=True)
-        sent += n_bytes(query) * len(chosen)
-        received += answer.received
-        if not answer.answered or not answer.record.lost:
-            break
-        # A client that is told that nothing of it is counted cannot have lost it: once is enough.
+    answer, exchange, sent, received = yield from _ask_changes(state, chosen, memory, work)
+    if answer.answered and answer.record.lost:
         memory = memory.anew()
+        answer, exchange, *more = yield from _ask_changes(state, chosen, memory, work)
+        sent, received = sent + more[0], received + more[1]
+        if answer.answered and answer.record.lost:
+            raise FederationError(
+                "A client says that it lost what was counted of it, although it was told that nothing is. "
+                "Check that all sites run the same version."
+            )
     if answer.answered:
-        counted = {**memory.counted, **dict.fromkeys(answer.answered, state.round)}
-        memory = replace(memory, total=memory.total + answer.record.change, counted=counted)
+        memory = memory.count(answer, exchange)
     memory = replace(memory, contacts=memory.contacts.after(state.round, chosen, answer.answered))
     return _target(
         state,
         clients,
         memory.total.high,
-        share=len(memory.counted) / len(clients),
+        share=memory.contacts.share(clients, memory.counted),
         answered=answer.answered,
         sent=sent,
         received=received,
         memory=memory,
     )
+
+
+def _ask_changes(
+    state: State, chosen: tuple[ClientId, ...], memory: SumOfAll, work: LocalWork
+) -> Conversation[tuple[Total, str, int, int]]:
+    """Ask for changes; returns the answer, the name of the exchange, and the bytes both ways."""
+    exchange = secrets.token_hex(8)
+    counted = {client: memory.counted.get(client) for client in chosen}
+    query = SendChange(work.query(state.centroids), memory.run, memory.name, exchange, counted)
+    answer: Total = yield AskTotal(query, chosen, optional=True)
+    return answer, exchange, bytes_to(chosen, query), answer.received
 
 
 def _target(
@@ -303,7 +340,8 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
         raise ParameterError(
             f"weighting {work.weighting!r} does not go with memory: it gives weight to clusters in which a "
             "client has no points, and the client would go on voting for the place where the centroid was "
-            "when it was last asked. Use 'dynamic', or memory=None."
+            "when it was last asked. Use 'dynamic', or memory=None (in Python: "
+            f"FederatedKMeans.paper(weighting={work.weighting!r}))."
         )
     if work.empty_clusters != "keep":
         raise ParameterError(

@@ -8,8 +8,8 @@ having none, and must be gathered one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -90,22 +90,19 @@ class SendChange:
     ----------
     update : LocalUpdate
     run, total : str
-        Names of the fit and of its running total, unlike any other, so that what a client said
-        towards one total is not taken for what it said towards another.
-    begun : int
-        How often the total has been begun anew.
-    round : int
+        Names of the fit and of its running total, under which a client keeps what it said.
+    exchange : str
+        A name that no other exchange has; the reply repeats it.
     counted : dict
-        For each client that is asked, the round of its latest change that is part of the total;
-        a client that is missing here has nothing in the total.
+        For each client that is asked, the exchange of its latest change that is part of the total;
+        None if it has no part in the total.
     """
 
     update: LocalUpdate
     run: str
     total: str
-    begun: int
-    round: int
-    counted: Mapping[ClientId, int]
+    exchange: str
+    counted: Mapping[ClientId, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +164,15 @@ Query: TypeAlias = (
 )
 
 
+def addressed(query: Query, client: ClientId) -> Query:
+    """Return what of a query one client needs to see: nothing that is meant for others only."""
+    if isinstance(query, Bundle):
+        return Bundle(tuple(addressed(part, client) for part in query.queries))
+    if isinstance(query, SendChange) and client in query.counted:
+        return replace(query, counted={client: query.counted[client]})
+    return query
+
+
 # --- replies -----------------------------------------------------------------------------------
 
 
@@ -210,25 +216,39 @@ class Change:
 
     A client that no longer knows what was counted sends nothing, and `lost` 1: its next word would
     be counted twice.
+
+    Attributes
+    ----------
+    difference : Word
+    lost : int
+    exchange : str
+        Of the query: a difference that comes late must not be counted in another exchange.
     """
 
-    word: Word
+    difference: Word
     lost: int
+    exchange: str
 
     def totals(self) -> ChangeTotals:
         """Bring the reply into the form that adds up."""
-        return ChangeTotals(RunningTotal.of(self.word), self.lost)
+        return ChangeTotals(RunningTotal.of(self.difference), self.lost, frozenset([self.exchange]))
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeTotals:
-    """Sums of changes, in twice double precision so that the total never drifts."""
+    """Sums of changes, in twice double precision so that the total never drifts.
 
-    change: RunningTotal
+    `exchanges` are those that the parts belong to: there should be one.
+    """
+
+    difference: RunningTotal
     lost: int
+    exchanges: frozenset[str]
 
     def __add__(self, other: ChangeTotals) -> ChangeTotals:
-        return ChangeTotals(self.change + other.change, self.lost + other.lost)
+        return ChangeTotals(
+            self.difference + other.difference, self.lost + other.lost, self.exchanges | other.exchanges
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,11 +341,16 @@ def n_bytes(value: Any) -> int:
         return len(value.encode())
     if isinstance(value, Mapping):
         return sum(n_bytes(key) + n_bytes(entry) for key, entry in value.items())
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | frozenset):
         return sum(map(n_bytes, value))
     if is_dataclass(value):
         return sum(n_bytes(getattr(value, field.name)) for field in fields(value))
     return 0 if value is None or callable(value) else 8
+
+
+def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
+    """Size of a query that is sent to several clients."""
+    return sum(n_bytes(addressed(query, client)) for client in clients)
 
 
 # --- the run -----------------------------------------------------------------------------------
@@ -345,8 +370,8 @@ class Target:
     memory : object
         What the aggregation wants to be given back in the next round; None without memory.
     estimate : float
-        Mean squared distance over all rows as far as the server knows it, at the centroids that
-        were sent; NaN where it does not know.
+        Mean squared distance over all rows as far as the server knows it: for each client at the
+        centroids that were sent to it when it was last heard. NaN where it does not know.
     window : int or None
         How many rounds back one must go until every client has been heard; None if some never was.
         Without memory each round stands for itself: 1.
@@ -372,8 +397,8 @@ class State:
     round : int
         Rounds done so far.
     movements, estimates : tuple of float
-        The latest movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first; no more
-        of them than the stopping criteria look back on.
+        Movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first, of rounds in which
+        anybody answered: the latest ten thousand.
     window : int or None
         Of the latest `Target`.
     memory : object

@@ -21,7 +21,7 @@ from fedkmeans.records import (
     State,
     Target,
     WeightingRule,
-    n_bytes,
+    bytes_to,
 )
 from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray, IntArray
@@ -95,7 +95,7 @@ def weighted_average(
     """The target of WF k-means: the weighted average of what the clients of this round return."""
     query = work.query(state.centroids)
     total: Total = yield AskTotal(query, chosen)
-    sent = n_bytes(query) * len(chosen)
+    sent = bytes_to(chosen, query)
     return Target(aggregation.target(total.record), total.answered, sent, total.received)
 
 
@@ -105,7 +105,10 @@ def at_random(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
 
 
 def in_turns(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
-    """Go round a circle of all clients: none is asked again before every other one was."""
+    """Go round a circle of all clients: none is asked again before every other one was.
+
+    When a client leaves, the circle is drawn anew.
+    """
     order = generator(seed, "turns").permutation(n_clients)
     return order[(round_ * n + np.arange(n)) % n_clients]
 
@@ -144,8 +147,18 @@ def remaining(clients: tuple[ClientId, ...]) -> Conversation[tuple[ClientId, ...
     return left
 
 
+def try_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals | None]:
+    """Ask for the federated score; clients that do not answer are left out, None if nobody does."""
+    total: Total = yield AskTotal(Score(centroids), clients, optional=True)
+    return total.record  # type: ignore[no-any-return]
+
+
 def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals]:
-    """Ask for the federated score; clients that do not answer are left out."""
+    """Ask for the federated score, up to five times: it would be a pity to lose a whole run for it."""
+    for _ in range(4):
+        score = yield from try_score(centroids, clients)
+        if score is not None:
+            return score
     total: Total = yield AskTotal(Score(centroids), clients)
     return total.record  # type: ignore[no-any-return]
 
@@ -184,17 +197,16 @@ def run_rounds(
         clients = yield from remaining(clients)
         chosen = sample_clients(clients, plan.clients_per_round, plan.seed, state.round, plan.participation)
         found = yield from find_target(state, clients, chosen)
-        keep = plan.stopping.keep(found.window)
-        state = aggregation.advance(state, found, plan.learning_rate, plan.momentum, keep)
+        state = aggregation.advance(state, found, plan.learning_rate, plan.momentum)
         score = None
         if plan.score_every and state.round % plan.score_every == 0:
-            score = yield from request_score(state.centroids, clients)
+            score = yield from try_score(state.centroids, clients)
         observe(
             state,
             RoundInfo(
                 restart=restart,
                 round=state.round,
-                movement=state.movements[-1],
+                movement=float(np.linalg.norm(state.centroids - state.previous)),
                 asked=chosen,
                 answered=found.answered,
                 estimate=found.estimate,

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedkmeans import records
 from fedkmeans.clustering import local_clusters
-from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.errors import DataError, FederationError, ParameterError
 from fedkmeans.frames import numeric_frame, ordered_array
 from fedkmeans.last_word import Spoken, speak
 from fedkmeans.lloyd import (
@@ -50,7 +50,7 @@ class SitePolicy:
 
 
 # Runs for which a site keeps in mind what it said; one may begin while another is being finished.
-RUNS_KEPT = 2
+RUNS_KEPT = 4
 # Squares of larger numbers overflow, and distances with them.
 _LARGEST = 1e150
 # Larger whole numbers are not all different in double precision.
@@ -205,14 +205,17 @@ def _word(site: Site, query: records.SendWord) -> Word:
 
 
 def _change(site: Site, query: records.SendChange) -> records.Change:
+    if site.name not in query.counted:
+        raise FederationError(
+            f"Client {site.name!r} was asked for what changed, but the query speaks only of "
+            f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
+        )
     word = _word(site, records.SendWord(query.update))
     totals = site.spoken.pop(query.run, {})
-    acknowledged = query.counted.get(site.name)
-    change, spoken = speak(totals.pop(query.total, None), word, query.round, acknowledged, query.begun)
+    change, spoken = speak(totals.get(query.total), word, query.exchange, query.counted[site.name])
     if spoken is not None:
         totals[query.total] = spoken
-    if totals:
-        site.spoken[query.run] = totals  # at the end: the run that was silent longest comes first
+    site.spoken[query.run] = totals  # at the end: the run that was silent longest comes first
     while len(site.spoken) > RUNS_KEPT:
         site.spoken.pop(next(iter(site.spoken)))
     return change

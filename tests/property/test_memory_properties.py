@@ -43,6 +43,12 @@ def random_schedule(clients, n_rounds, rng):
     return [tuple(sorted(rng.choice(clients, size=size, replace=False))) for size in sizes]
 
 
+def some_lost(chosen, round_, rng):
+    """Replies that get lost: many, but all of them only in every third round, or the run would end."""
+    lost = tuple(name for name in chosen if rng.random() < 0.4)
+    return lost if len(lost) < len(chosen) or round_ % 3 == 0 else lost[1:]
+
+
 def word_of(federation, client, centroids, work=ONE_STEP):
     return federation.sites[client].answer(SendWord(work.query(centroids)))
 
@@ -113,9 +119,7 @@ def test_both_forms_of_the_last_word_give_the_same_numbers(problem, seed, n_roun
     )
     names = InProcess.from_arrays(X, clients).clients
     schedule = random_schedule(names, n_rounds, rng)
-    losses = [tuple(name for name in chosen if rng.random() < 0.3) for chosen in schedule]
-    # Somebody must answer when all are asked and nobody spoke before.
-    losses = [lost if set(lost) != set(chosen) else () for lost, chosen in zip(losses, schedule, strict=True)]
+    losses = [some_lost(chosen, t, rng) for t, chosen in enumerate(schedule)]
     paths = []
     for memory in ("server", "client"):
         federation = Lossy(InProcess.from_arrays(X, clients, weight), lose=lambda t: losses[t])
@@ -136,6 +140,7 @@ def test_both_forms_of_the_last_word_give_the_same_numbers(problem, seed, n_roun
     st.sets(st.sampled_from(["replies get lost", "sites restart", "clients leave"])),
 )
 @settings(max_examples=250)
+@pytest.mark.filterwarnings("ignore:The sum of the clients' last words")
 def test_the_total_is_the_sum_of_the_words_that_were_counted(problem, seed, memory, trouble):
     """Checked after every round against words kept by the test, whatever goes wrong."""
     X, clients, start = problem
@@ -143,7 +148,7 @@ def test_the_total_is_the_sum_of_the_words_that_were_counted(problem, seed, memo
     inner = InProcess.from_arrays(X, clients)
     find_target = find_memory(memory, ONE_STEP)
     state, words, begun = State.start(start), {}, 0
-    for _ in range(25):
+    for t in range(25):
         may_begin_anew = False
         if "clients leave" in trouble and len(inner.clients) > 1 and rng.random() < 0.1:
             gone = str(rng.choice(inner.clients))
@@ -152,10 +157,10 @@ def test_the_total_is_the_sum_of_the_words_that_were_counted(problem, seed, memo
         (chosen,) = random_schedule(inner.clients, 1, rng)
         if "sites restart" in trouble and rng.random() < 0.3:
             inner.sites[str(rng.choice(inner.clients))].spoken.clear()
-        forgetful = {name for name in words if name in chosen and not inner.sites[name].spoken}
+        forgetful = {name for name in words if name in chosen and not any(inner.sites[name].spoken.values())}
         lost = ()
         if "replies get lost" in trouble:
-            lost = tuple(name for name in chosen if rng.random() < 0.4)[: len(chosen) - 1]
+            lost = some_lost(chosen, t, rng)
         federation = Lossy(inner, lose=lambda exchange, lost=lost: lost)
         found = hold(federation, find_target(state, inner.clients, chosen))
         assert found.answered == tuple(name for name in chosen if name not in lost)
@@ -182,9 +187,9 @@ def test_once_nobodys_labels_change_the_total_is_the_pooled_total(problem, seed,
     names = inner.clients
     find_target = find_memory(memory, ONE_STEP)
     state, heard = State.start(start), {}
-    for _ in range(400):
+    for t in range(400):
         (chosen,) = random_schedule(names, 1, rng)
-        lost = tuple(name for name in chosen if lossy and rng.random() < 0.3)[: len(chosen) - 1]
+        lost = some_lost(chosen, t, rng) if lossy else ()
         found = hold(Lossy(inner, lose=lambda exchange, lost=lost: lost), find_target(state, names, chosen))
         heard.update({name: assign(inner.sites[name].X, state.centroids) for name in found.answered})
         state = next_state(state, found)
@@ -229,11 +234,11 @@ def test_ten_thousand_rounds_leave_no_drift(offset):
             weight = rng.random(k) * 10.0 ** rng.integers(-3, 4, size=k)
             centroids = offset + rng.normal(size=(k, m))
             word = Word(weight[:, None] * centroids, weight, np.ones(k), float(rng.random()), 7.0)
-            change, spoken[name] = speak(spoken[name], word, round_, acknowledged[name])
+            change, spoken[name] = speak(spoken[name], word, f"exchange {round_}", acknowledged[name])
             assert not change.lost
             if rng.random() < 0.67:
-                total, naive = total.plus(change.word), naive + change.word
-                counted[name], acknowledged[name] = word, round_
+                total, naive = total.plus(change.difference), naive + change.difference
+                counted[name], acknowledged[name] = word, f"exchange {round_}"
     expected = RunningTotal.nothing(k, m)
     for word in counted.values():
         expected = expected.plus(word)

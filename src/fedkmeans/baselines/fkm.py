@@ -12,7 +12,16 @@ import numpy as np
 from fedkmeans.baselines.kfed import fill_up, stack
 from fedkmeans.clustering import kmeans, lloyd
 from fedkmeans.conversation import Ask, Conversation
-from fedkmeans.records import CentroidSet, LocalClusters, LocalModel, LocalUpdate, State, Target, n_bytes
+from fedkmeans.records import (
+    CentroidSet,
+    LocalClusters,
+    LocalModel,
+    LocalUpdate,
+    State,
+    Target,
+    bytes_to,
+    n_bytes,
+)
 from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray
 
@@ -61,6 +70,6 @@ def fkm_target(
     return Target(
         lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]),
         answered,
-        sent=n_bytes(query) * len(chosen),
+        sent=bytes_to(chosen, query),
         received=sum(map(n_bytes, models.values())),
     )

@@ -18,7 +18,7 @@ from fedkmeans.clustering import kmeans
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError
 from fedkmeans.lloyd import assign, cluster_sums, means, squared_distances
-from fedkmeans.records import CentroidSet, LocalClusters, Target, n_bytes
+from fedkmeans.records import CentroidSet, LocalClusters, Target, bytes_to, n_bytes
 from fedkmeans.seeding import generator
 from fedkmeans.typing import ClientId, FloatArray
 
@@ -131,7 +131,7 @@ def kfed_exchange(
     return Target(
         variant.merge(sets, n_clusters, rng, n_init, max_iter),
         tuple(sorted(sets)),
-        sent=n_bytes(query) * len(clients),
+        sent=bytes_to(clients, query),
         received=sum(map(n_bytes, sets.values())),
     )
 

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedkmeans.conversation import Total, add_up, some_of
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.records import Query, Reply
+from fedkmeans.records import Query, Reply, addressed
 from fedkmeans.site import Site, SitePolicy
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
@@ -116,13 +116,14 @@ class InProcess:
         return tuple(sorted(self.sites))
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
-        """Let the sites answer, one after the other or in threads."""
+        """Let the sites answer, one after the other or in threads; a client that has left is silent."""
+        clients = [client for client in clients if client in self.sites]
         n_threads = min(effective_n_jobs(self.n_jobs), len(clients))
         if n_threads <= 1:
-            return {client: self.sites[client].answer(query) for client in clients}
+            return {client: self.sites[client].answer(addressed(query, client)) for client in clients}
 
         def answer_all(part: Sequence[ClientId]) -> list[Reply]:
-            return [self.sites[client].answer(query) for client in part]
+            return [self.sites[client].answer(addressed(query, client)) for client in part]
 
         # One matrix product a thread: products that start threads of their own would fight for the cores.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
