@@ -110,6 +110,31 @@ def test_silence_is_an_error_that_names_the_query_and_clients(blobs, estimator):
         estimator.fit_federation(silent)
 
 
+def test_optional_questions_do_not_excuse_others(federation):
+    def question(optional):
+        return (yield AskTotal(Score(np.zeros((1, 4))), federation.clients, optional=optional))
+
+    silent = Watched(federation, silent=lambda n: federation.clients)
+    assert hold(silent, together([question(True), question(True)]))[0].record is None
+    with pytest.raises(FederationError, match="None of the 5 clients asked"):
+        hold(silent, together([question(True), question(False)]))
+
+
+def test_a_transport_need_not_count_bytes(blobs):
+    X, clients = blobs
+
+    class Plain(Watched):
+        def total(self, query, clients):
+            whole = super().total(query, clients)
+            return Total(whole.record, whole.answered)
+
+    for model in (FederatedKMeans(3, memory="client", n_init=2), FederatedKMeans.paper(3, n_init=2)):
+        model.set_params(max_rounds=2, random_state=0)
+        history = model.fit_federation(Plain(InProcess.from_arrays(X, clients))).history_
+        assert (history.bytes_received == 0).all()
+        assert (history.bytes_sent > 0).all()
+
+
 def test_adding_up_does_not_depend_on_the_order_of_arrival():
     parts = {name: ScoreTotals.of(0.1 * i + 1e-17, 1.0) for i, name in enumerate("abcdefgh", 1)}
     backwards = dict(reversed(list(parts.items())))

@@ -107,6 +107,11 @@ def test_a_running_total_is_the_exact_sum_of_what_is_in_it(seed):
     np.testing.assert_array_equal(total.high.holders, words[-1].holders)
 
 
+def test_what_is_missing_is_told_to_the_last_digit():
+    one, little = (Word(np.full((1, 1), x), np.full(1, x), np.ones(1), x, x) for x in (1.0, 1e-17))
+    assert RunningTotal.of(one).plus(little).to(one).weight == -1e-17
+
+
 @given(federations(), st.integers(0, 2**32 - 1), st.integers(1, 30))
 @settings(max_examples=150)
 def test_both_forms_of_the_last_word_give_the_same_numbers(problem, seed, n_rounds):
