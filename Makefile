@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP = $(VENV)/.installed-$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-paper lint format bench docs clean
+.PHONY: help demo install test test-paper lint format bench study-memory docs clean
 
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,6 +43,10 @@ format: $(VENV)/.installed-dev  ## Bring the code into shape.
 
 bench: $(VENV)/.installed-test  ## Measure against the paper's own loop, side by side.
 	$(BIN)/python -m benchmarks
+
+study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (hours).
+	$(BIN)/python -m benchmarks.memory_study run
+	$(BIN)/python -m benchmarks.memory_study report
 
 docs: $(VENV)/.installed-dev  ## Build the documentation into site/.
 	$(BIN)/mkdocs build --strict

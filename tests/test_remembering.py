@@ -497,19 +497,26 @@ def test_a_quiet_round_is_not_the_end():
     assert (model.history_.movement.iloc[-3:] < 1e-8).all()
 
 
-def test_change_left_foretells_a_geometric_end():
-    for speed in (0.8, 0.97):  # more than half is done in a window, or less
-        estimates = tuple(10 + speed**t for t in range(40))
-        now = np.mean(estimates[-5:]) - 10
-        assert change_left(estimates, 5) == pytest.approx(max(now, speed**-5 * now - now), rel=1e-9)
+def test_change_left_is_on_the_safe_side_of_a_slow_end():
+    """Of a score that falls like 1/t, about as much is left as t times the latest change."""
+    for window in (5, 8):
+        estimates = tuple(10 + 1 / t for t in range(1, 30 * window + 1))
+        left = np.mean(estimates[-window:]) - 10
+        assert left < change_left(estimates, window) < 3 * left
+    estimates = tuple(10 + 0.9**t for t in range(40))
     assert change_left(estimates, 1) == change_left(estimates, 5)  # never over fewer than five rounds
     assert change_left(estimates, 20) == float("inf")  # not enough of them
+
+
+def test_change_left_by_hand():
     assert change_left((3.0,) * 14, 5) == float("inf")
     assert change_left((3.0,) * 15, 5) == 0
-    assert change_left((*(9.0,) * 5, *(8.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(9 * 2)  # growing
-    assert change_left((*(3.0,) * 10, *(2.0,) * 5), 5) == pytest.approx(9)  # from nothing
-    assert change_left((*(2.0,) * 14, float("nan")), 5) == float("inf")
-    assert change_left((float("nan"), *(2.0,) * 14), 5) == float("inf")
+    # Three windows: the larger change, times three, times two.
+    assert change_left((*(9.0,) * 5, *(8.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(12)
+    assert change_left((*(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(12)
+    assert change_left((7.0, *(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(2 * 16 / 5 * 2)
+    for row in ((*(2.0,) * 14, float("nan")), (float("nan"), *(2.0,) * 14)):
+        assert change_left(row, 5) == float("inf")
     # To and fro in step with who is asked is no change.
     assert change_left((1.0, 2.0, 1.5, 2.0, 1.2) * 4, 5) == pytest.approx(0, abs=1e-12)
 
@@ -518,11 +525,11 @@ def test_the_run_stops_when_the_score_has_settled(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     settings = {"init": X[:8], "max_rounds": 1000, "tol": 0}
-    early = fit(federation, tol_score=1e-2, **settings)
+    early = fit(federation, tol_score=0.1, **settings)
     late = fit(federation, tol_score=1e-6, **settings)
     assert early.stop_reason_ == late.stop_reason_ == "tol_score"
     assert early.n_iter_ < late.n_iter_ < 1000
-    assert early.score_per_sample_ / late.score_per_sample_ - 1 < 3e-2  # an estimate, on bumpy data
+    assert 0 <= early.score_per_sample_ / late.score_per_sample_ - 1 < 0.1
     assert late.history_.estimate.iloc[-1] == pytest.approx(late.score_per_sample_, rel=1e-5)
 
 

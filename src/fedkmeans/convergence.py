@@ -11,8 +11,6 @@ from fedkmeans.records import State
 
 # Changes over fewer rounds are too uneven to foretell the next ones.
 _LEAST_WINDOW = 5
-# Of the changes in two windows; closer to one, or above, it would foretell the next hundred windows.
-_LARGEST_RATIO = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +74,10 @@ def change_left(estimates: tuple[float, ...], window: int) -> float:
     """Foresee how much the score will still change, from its means over the last three windows.
 
     A window is as many rounds as it took to hear everybody, and at least five: a single estimate
-    depends on who was heard when, the mean over a window hardly does. If the means of the last two
-    windows differ by r and those of the two before by r/ρ, and it goes on like that, r (ρ + ρ² + …)
-    is left. The answer is at least r itself, and at most nine times r, for changes that hardly shrink
-    or grow. A forecast, not a bound: a run may rest on a plateau and go on.
+    depends on who was heard when, the mean over a window hardly does. Lloyd's score tends to fall ever
+    more slowly, about like 1/t after t windows; then t times the change from one window to the next is
+    left. Of the last two changes the larger is taken, and the result doubled. A forecast, not a bound:
+    a run may rest on a plateau and go on.
 
     Parameters
     ----------
@@ -91,9 +89,6 @@ def change_left(estimates: tuple[float, ...], window: int) -> float:
     window = max(window, _LEAST_WINDOW)
     if len(estimates) < 3 * window:
         return float("inf")
-    first, middle, last = np.reshape(estimates[-3 * window :], (3, window)).mean(axis=1)
-    earlier, change = abs(first - middle), abs(middle - last)
-    if not np.isfinite(earlier + change):
-        return float("inf")
-    ratio = min(change / earlier if earlier else 1.0, _LARGEST_RATIO)
-    return float(change * max(1.0, ratio / (1 - ratio)))
+    means = np.reshape(estimates[-3 * window :], (3, window)).mean(axis=1)
+    largest = float(np.abs(np.diff(means)).max())
+    return 2 * len(estimates) / window * largest if np.isfinite(largest) else float("inf")

@@ -71,7 +71,7 @@ class FederatedKMeans(Clusterer):
         What a client does with a cluster that has none of its points.
     tol, tol_local : float, default=1e-8
         Stop when centroids move less than this, at the server and at a client.
-    tol_score : float, default=1e-4
+    tol_score : float, default=1e-3
         Stop when the server foresees, from what it knows, that the score will change by no more than
         this fraction; 0 means never. Without memory the server cannot tell.
     patience : int or None, default=None
@@ -136,7 +136,7 @@ class FederatedKMeans(Clusterer):
         empty_clusters: str = "keep",
         tol: float = 1e-8,
         tol_local: float = 1e-8,
-        tol_score: float = 1e-4,
+        tol_score: float = 1e-3,
         patience: int | None = None,
         min_rounds: int = 1,
         max_rounds: int = 1000,

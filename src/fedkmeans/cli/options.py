@@ -235,7 +235,7 @@ TolScore = Annotated[
         metavar="X",
         rich_help_panel=_ROUNDS,
         help="Stop when the score will change by no more than this fraction of it, as far as the server can "
-        "tell, which needs memory; 0: never. Default: 1e-4.",
+        "tell, which needs memory; 0: never. Default: 1e-3.",
     ),
 ]
 Patience = Annotated[
