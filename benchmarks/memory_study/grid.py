@@ -84,6 +84,7 @@ def grid() -> list[Task]:
         _tasks("digits", DISTRIBUTIONS, [5, 10, 100], last, five),
         _tasks("mnist-10k", DISTRIBUTIONS, [10], [DWF, "forgetting 0.98"], three),
         _tasks(half, [OWN], [10], [DEFAULT, RANDOM, DWF, EWF, FKM], three),
+        _tasks(half, [OWN], [10], [DEFAULT, DWF, EWF, FKM], ten),
         _tasks("mnist-10k", DISTRIBUTIONS, [10], [RANDOM], ten),
         _tasks("mnist-10k", DISTRIBUTIONS, [10], ACCELERATED, three),
         _tasks("mnist-10k", DISTRIBUTIONS, [100], [DEFAULT], five),
