@@ -505,6 +505,7 @@ def test_change_left_is_on_the_safe_side_of_a_slow_end():
         assert left < change_left(estimates, window) < 3 * left
     estimates = tuple(10 + 0.9**t for t in range(40))
     assert change_left(estimates, 1) == change_left(estimates, 5)  # never over fewer than five rounds
+    assert change_left(estimates, 4) == change_left(estimates, 8)  # and over whole turns
     assert change_left(estimates, 20) == float("inf")  # not enough of them
 
 
@@ -548,6 +549,7 @@ def test_the_score_is_that_of_all_clients_not_of_those_asked(scattered):
     assert model.history_.score.iloc[-1] == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore:tol_score")
 def test_without_memory_the_score_is_not_known(scattered):
     X, clients = scattered
     model = fit(InProcess.from_arrays(X, clients), None, tol_score=0.5, max_rounds=30, tol=0)
@@ -574,13 +576,44 @@ def test_random_participation_can_stop_by_the_score_too():
     assert model.stop_reason_ == "tol_score"
 
 
+def test_patience_waits_until_all_have_been_heard(scattered):
+    X, clients = scattered
+    federation = InProcess.from_arrays(X, clients)
+    for patience in (2, 5):
+        model = fit(federation, init=X[:8], clients_per_round=1, patience=patience, tol=0, max_rounds=100)
+        assert model.n_iter_ >= 10 + patience - 1
+    flat = State(np.zeros((1, 1)), np.zeros((1, 1)), 9, (3.0, 0.0, 2.0, 0.0, 1.0, 0.0), window=2)
+    assert Stopping(patience=5, min_rounds=1, tol=0).reason(flat) is None  # quiet only in every other round
+    worse = replace(flat, movements=(1.0, 0.0, 2.0, 0.0, 3.0, 0.0))
+    assert Stopping(patience=5, min_rounds=1, tol=0).reason(worse) == "patience"
+
+
+def test_a_tolerance_of_the_score_without_memory_is_told(blobs):
+    X, clients = blobs
+    with pytest.warns(UserWarning, match=r"tol_score=0\.01 has no effect without memory"):
+        FederatedKMeans.paper(3, tol_score=0.01, max_rounds=2).fit(X, clients=clients)
+
+
+@pytest.mark.parametrize("n_clients", [3, 4])
+def test_forgetting_can_settle_with_very_few_clients(n_clients):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2)) + 3 * np.repeat(np.arange(n_clients), 120 // n_clients)[:, None]
+    federation = InProcess.from_arrays(X, np.repeat(np.arange(n_clients), 120 // n_clients))
+    model = fit(federation, 0.98, clients_per_round=1, tol_score=1e-3, tol=0, max_rounds=1000)
+    assert model.stop_reason_ == "tol_score"
+
+
 def test_silent_rounds_do_not_look_like_rest(scattered):
     X, clients = scattered
     silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n == 9 else ())
-    model = fit(silent, init=X[:8], patience=6, tol=0, max_rounds=40)
+    seen = []
+    model = FederatedKMeans(
+        8, init=X[:8], clients_per_round=2, tol=0, tol_score=0, max_rounds=12, random_state=0
+    )
+    model.fit_federation(silent, on_round=lambda state, info: seen.append(state))
     assert model.history_.movement[8] == 0  # nobody answered, and all had been heard
-    assert model.stop_reason_ == "patience"
-    assert model.n_iter_ > 9 + 6  # not because of that round
+    assert len(seen[8].movements) == len(seen[7].movements) == 8
+    assert len(seen[9].estimates) == 9
 
 
 def test_patience_looks_at_its_own_number_of_movements():
@@ -712,6 +745,7 @@ def test_names_of_algorithms_tell_the_truth():
         ("last-word", 0.9, "forgetting"),
         ("forgetting", "server", "last-word"),
         ("last-word", None, "wf"),
+        ("last-word", np.float32(0.5), "forgetting"),
     ):
         with pytest.raises(ParameterError, match=f"another algorithm; use '{other}'"):
             make(name, memory=memory)

@@ -10,6 +10,7 @@ from typing import Any
 from fedkmeans.baselines.pooled import PooledKMeans
 from fedkmeans.errors import ParameterError
 from fedkmeans.estimators import FKM, PAPER, FederatedKMeans, KFed
+from fedkmeans.memory import MemorySetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,6 @@ class Algorithm:
         Parameters that make it this algorithm and no other.
     defaults : dict
         Defaults that differ from the estimator's own.
-    kinds : dict
-        Types that parameters must have for it to be this algorithm.
     pooled : bool
         Whether it needs all rows in one place.
     """
@@ -35,7 +34,6 @@ class Algorithm:
     estimator: Callable[..., Any]
     fixed: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
-    kinds: dict[str, type] = field(default_factory=dict)
     pooled: bool = False
 
     def parameters(self) -> set[str]:
@@ -47,10 +45,8 @@ class Algorithm:
 _NO_MEMORY: dict[str, Any] = {"memory": None, "tol_score": 0.0}
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "last-word": Algorithm("Last-word k-means", FederatedKMeans, kinds={"memory": str}),
-    "forgetting": Algorithm(
-        "Forgetting k-means", FederatedKMeans, defaults={"memory": 0.98}, kinds={"memory": float}
-    ),
+    "last-word": Algorithm("Last-word k-means", FederatedKMeans),
+    "forgetting": Algorithm("Forgetting k-means", FederatedKMeans, defaults={"memory": 0.98}),
     "dwf": Algorithm("DWF k-means", FederatedKMeans, {"weighting": "dynamic", **_NO_MEMORY}, PAPER),
     "ewf": Algorithm("EWF k-means", FederatedKMeans, {"weighting": "equal", **_NO_MEMORY}, PAPER),
     "wf": Algorithm("WF k-means", FederatedKMeans, _NO_MEMORY, PAPER),
@@ -68,6 +64,13 @@ def find_algorithm(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
+def algorithm_with(memory: MemorySetting) -> str:
+    """Name the algorithm that has such a memory."""
+    if memory is None:
+        return "wf"
+    return "last-word" if isinstance(memory, str) else "forgetting"
+
+
 def make(name: str, **parameters: Any) -> Any:
     """Make an unfitted estimator by its algorithm's name.
 
@@ -78,12 +81,12 @@ def make(name: str, **parameters: Any) -> Any:
     'equal'
     """
     algorithm = find_algorithm(name)
-    for parameter, kind in algorithm.kinds.items():
-        value = parameters.get(parameter, kind())
-        if not isinstance(value, kind):
-            # So far this is about memory only: text, a number or nothing.
-            other = {str: "last-word", float: "forgetting"}.get(type(value), "wf")
-            raise ParameterError(f"{parameter}={value!r} belongs to another algorithm; use {other!r}.")
+    if "memory" in parameters and "memory" in algorithm.parameters():
+        named = algorithm_with(parameters["memory"])
+        if named != name:
+            raise ParameterError(
+                f"memory={parameters['memory']!r} belongs to another algorithm; use {named!r}."
+            )
     unknown = set(parameters) - algorithm.parameters()
     if unknown:
         raise ParameterError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,8 @@ class Stopping:
         every client has been heard.
     patience : int or None
         Stop when the oldest of this many latest movements is the smallest of them (the paper: 300).
-        Meant for runs without memory, in which no round is quiet by chance.
+        With memory, for the same reason, the movement of a round is the largest in the rounds back
+        to where every client has been heard.
     min_rounds, max_rounds : int
         Bounds that hold whatever the other criteria say; where they disagree, `max_rounds` wins.
     tol_score : float
@@ -55,9 +57,9 @@ class Stopping:
             return None
         if state.window is not None and _all_below(state.movements, state.window, self.tol):
             return "tol"
-        if self.patience is not None and len(state.movements) >= self.patience:
-            latest = state.movements[-self.patience :]
-            if latest[0] <= min(latest):
+        if self.patience is not None and state.window is not None:
+            latest = _largest_in_windows(state.movements, state.window, self.patience)
+            if latest and latest[0] <= min(latest):
                 return "patience"
         if self.tol_score and state.window is not None:
             left = change_left(state.estimates, state.window)
@@ -70,14 +72,22 @@ def _all_below(movements: tuple[float, ...], window: int, tol: float) -> bool:
     return len(movements) >= window and max(movements[-window:]) < tol
 
 
+def _largest_in_windows(movements: tuple[float, ...], window: int, n: int) -> list[float]:
+    """The largest movement in each of the `n` latest windows that end one round apart; [] if too few."""
+    if len(movements) < n + window - 1:
+        return []
+    latest = movements[len(movements) - n - window + 1 :]
+    return [max(latest[i : i + window]) for i in range(n)]
+
+
 def change_left(estimates: tuple[float, ...], window: int) -> float:
     """Foresee how much the score will still change, from its means over the last three windows.
 
-    A window is as many rounds as it took to hear everybody, and at least five: a single estimate
-    depends on who was heard when, the mean over a window hardly does. Lloyd's score tends to fall ever
-    more slowly, about like 1/t after t windows; then t times the change from one window to the next is
-    left. Of the last two changes the larger is taken, and the result doubled. A forecast, not a bound:
-    a run may rest on a plateau and go on.
+    A window is as many rounds as it took to hear everybody, or a multiple of that with five rounds or
+    more: a single estimate depends on who was heard when, the mean over a window hardly does. Lloyd's
+    score tends to fall ever more slowly, about like 1/t after t windows; then t times the change from
+    one window to the next is left. Of the last two changes the larger is taken, and the result doubled.
+    A forecast, not a bound: a run may rest on a plateau and go on.
 
     Parameters
     ----------
@@ -86,7 +96,7 @@ def change_left(estimates: tuple[float, ...], window: int) -> float:
     window : int
         Rounds.
     """
-    window = max(window, _LEAST_WINDOW)
+    window *= math.ceil(_LEAST_WINDOW / window)
     if len(estimates) < 3 * window:
         return float("inf")
     means = np.reshape(estimates[-3 * window :], (3, window)).mean(axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 from fedkmeans import algorithms
@@ -195,6 +196,12 @@ class FederatedKMeans(Clusterer):
             stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds, self.tol_score),
             score_every=self.score_every,
         )
+        if self.memory is None and self.tol_score not in (0.0, FederatedKMeans().tol_score):
+            warnings.warn(
+                f"tol_score={self.tol_score} has no effect without memory, as the server then does not know "
+                "the score.",
+                stacklevel=2,
+            )
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
         return algorithms.wf_kmeans(
             self.n_clusters,

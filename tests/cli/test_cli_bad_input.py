@@ -210,8 +210,8 @@ def test_the_place_is_checked_before_the_data_is_read(refused, here):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--memory sometimes", "--memory must be server, client, or a number between 0 and 1; got"),
-        ("--memory 0", "--memory must be server, client, or a number between 0 and 1; got '0'"),
+        ("--memory sometimes", "--memory must be server, client, or a number in (0, 1); got"),
+        ("--memory 0", "--memory must be server, client, or a number in (0, 1); got '0'"),
         ("--memory 1", "--memory must be"),
         ("--memory nan", "--memory must be"),
         ("--participation often", "--participation must be one of random, turns; got 'often'"),
@@ -229,10 +229,8 @@ def test_the_place_is_checked_before_the_data_is_read(refused, here):
             "-a dwf --memory server",
             "--memory cannot be set for 'dwf', which has no memory; use --algorithm last",
         ),
-        (
-            "-a wf --memory none",
-            "--memory cannot be set for 'wf', which has no memory; use --algorithm last-w",
-        ),
+        ("-a wf --memory none", "--memory cannot be set for 'wf', which has no memory; leave it out"),
+        ("-a dwf --memory 0.5", "which has no memory; use --algorithm forgetting"),
         (
             "-a ewf --tol-score 0.1",
             "--tol-score cannot be set for 'ewf', which has no memory; use --algorithm",

@@ -33,7 +33,8 @@ def stack(sets: Mapping[ClientId, CentroidSet]) -> tuple[FloatArray, FloatArray]
     if not len(centroids):
         raise DataError(
             "No client has enough rows to send a centroid without giving a row away. "
-            "Bring clients with more rows, or let the sites set a smaller min_cluster_size."
+            "Bring clients with more rows, give the centroids yourself where they can be given (init), or "
+            "let the sites set a smaller min_cluster_size."
         )
     order = np.lexsort([counts, *centroids.T[::-1]])
     return centroids[order], counts[order]

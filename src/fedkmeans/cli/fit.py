@@ -124,9 +124,9 @@ def _check_options(name: str, tuning: dict[str, Any]) -> None:
         raise ParameterError(f"--weighting cannot be set for {name!r}, it is {rule!r}; use --algorithm wf")
     if unknown and set(unknown) <= {"memory", "tol_score"} & algorithm.fixed.keys():
         options = ", ".join(map(option, unknown))
-        raise ParameterError(
-            f"{options} cannot be set for {name!r}, which has no memory; use --algorithm last-word"
-        )
+        memory = _memory(tuning.get("memory", "server"))
+        way = "leave it out" if memory is None else f"use --algorithm {catalogue.algorithm_with(memory)}"
+        raise ParameterError(f"{options} cannot be set for {name!r}, which has no memory; {way}")
     if unknown:
         options = ", ".join(map(option, takes))
         raise ParameterError(
@@ -205,7 +205,7 @@ def _memory(text: str) -> MemorySetting:
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise ParameterError(f"--memory must be server, client, or a number between 0 and 1; got {text!r}")
+        raise ParameterError(f"--memory must be server, client, or a number in (0, 1); got {text!r}")
     return share
 
 

@@ -65,18 +65,28 @@ def _show_model(found: dict[str, Any]) -> None:
         rows.append(("movement", f"{known[0]:.3g} in the first round, {known[-1]:.3g} in the last"))
     sent = exchanged(found["history"])
     if sent:
-        rows.append(("sent in rounds", sent))
+        n_starts = len(set(found["history"]["restart"]))
+        rows.append(("sent in rounds", sent + (f" ({n_starts} starts)" if n_starts > 1 else "")))
     title = f"Model {found['path']!r}" + (" (interrupted)" if result["interrupted"] else "")
     console.show_facts(title, rows)
     if result["n_clusters"] * data["n_features"] > _MOST_CELLS:
         return
     names = data["feature_names"] or [f"x{i}" for i in range(data["n_features"])]
-    header = [("column", False), *((f"centroid {i}", True) for i in range(result["n_clusters"]))]
-    table = [
-        [name, *(console.number(float(centroid[j])) for centroid in found["centroids"])]
-        for j, name in enumerate(names)
-    ]
-    console.show_grid("Centroids", header, table)
+    _show_centroids(names, found["centroids"])
+
+
+def _show_centroids(names: list[str], centroids: list[list[float]]) -> None:
+    """One centroid a column, or a row where there are many: a terminal is taller than wide."""
+    cells = [[console.number(float(value)) for value in centroid] for centroid in centroids]
+    if len(names) <= _MOST_ACROSS < len(centroids):
+        header = [("centroid", True), *((name, True) for name in names)]
+        console.show_grid("Centroids", header, [[str(i), *row] for i, row in enumerate(cells)])
+        return
+    for start in range(0, len(centroids), _MOST_ACROSS):
+        some = range(start, min(start + _MOST_ACROSS, len(centroids)))
+        header = [("column", False), *((f"centroid {i}", True) for i in some)]
+        rows = [[name, *(cells[i][j] for i in some)] for j, name in enumerate(names)]
+        console.show_grid("Centroids", header, rows)
 
 
 def _few(names: list[str]) -> str:
@@ -87,6 +97,7 @@ def _few(names: list[str]) -> str:
 _MOST_NAMES = 20
 _MOST_MESSAGES = 10
 _MOST_CELLS = 200  # beyond this a table of centroids is no longer read
+_MOST_ACROSS = 5  # numbers side by side in eighty columns
 
 
 # --- data --------------------------------------------------------------------------------------

@@ -234,8 +234,8 @@ TolScore = Annotated[
     optional(
         metavar="X",
         rich_help_panel=_ROUNDS,
-        help="Stop when the score will change by no more than this fraction of it, as far as the server can "
-        "tell, which needs memory; 0: never. Default: 1e-3.",
+        help="Stop when the score is expected to change by no more than this part of it, as far as the "
+        "server can tell, which needs memory; 0: never. Default: 1e-3.",
     ),
 ]
 Patience = Annotated[

@@ -123,7 +123,8 @@ class _Lines:
 
 def _score(info: RoundInfo) -> str:
     """Tell the score as the server estimates it; nothing where it cannot."""
-    return f"score {info.estimate:.5g}" if math.isfinite(info.estimate) else ""
+    # "About": it is of the clients heard so far, each at the centroids it was sent.
+    return f"score about {info.estimate:.4g}" if math.isfinite(info.estimate) else ""
 
 
 class _Clock:
