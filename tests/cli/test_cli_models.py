@@ -4,9 +4,11 @@ import errno
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fedkmeans import KFed
+from fedkmeans.cli.console import number
 from fedkmeans.errors import ModelError
 from fedkmeans.model import Model
 
@@ -36,3 +38,15 @@ def test_a_disk_that_is_full_is_named_once(tmp_path, monkeypatch, name):
     assert str(caught.value).startswith(f"Model {str(path)!r} cannot be written: No space left on device; ")
     assert str(caught.value).count(str(tmp_path)) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("k", "m"), [(8, 2), (12, 7), (3, 9)])
+def test_all_centroids_can_be_read_in_eighty_columns(run, here, k, m):
+    X = np.random.default_rng(0).normal(size=(60, m))
+    pd.DataFrame(X, columns=[f"c{j}" for j in range(m)]).to_csv("a.csv", index=False)
+    assert run(f"fit a.csv -k {k} --seed 0 --max-rounds 3 -q").code == 0
+    text = run("inspect model").out
+    table = text[text.index("Centroids") :]
+    assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
+    for value in Model.load("model").centroids.ravel():
+        assert number(float(value)) in table
