@@ -5,7 +5,8 @@ from fedkmeans.aggregation import advance, target
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import add_up
 from fedkmeans.errors import ParameterError
-from fedkmeans.records import LocalModel, State, Target
+from fedkmeans.records import LocalModel
+from fedkmeans.state import State, Target
 
 
 def test_target_is_the_weighted_mean_and_falls_back_to_the_plain_one():

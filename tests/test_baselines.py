@@ -10,7 +10,8 @@ from fedkmeans.conversation import hold
 from fedkmeans.errors import ParameterError
 from fedkmeans.lloyd import assign, cluster_sums, local_update
 from fedkmeans.metrics import score_per_sample
-from fedkmeans.records import LocalClusters, State
+from fedkmeans.records import LocalClusters
+from fedkmeans.state import State
 
 
 def separated(n_clients=10, per_client=2, k=5, seed=0):

@@ -75,8 +75,15 @@ def test_what_few_clients_a_round_says_of_rounds():
 
 def test_few_clients_a_round_on_the_command_line(tmp_path):
     run("fedkmeans partition --dataset digits --how iid --n-clients 12 --out clients", tmp_path)
+    from fedkmeans.model import Model
+
+    algorithms = []
     for line in commands("docs/how-to/few-clients.md"):
         run(f"{line} --max-rounds 30 --label label --force", tmp_path)
+        card = Model.load(tmp_path / "model").card
+        assert card["parameters"]["clients_per_round"] == 10
+        algorithms.append(card["algorithm"])
+    assert algorithms == ["last-word", "dwf"]
 
 
 def test_the_tutorial_from_beginning_to_end(tmp_path, monkeypatch):

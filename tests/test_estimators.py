@@ -12,6 +12,7 @@ from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import hold
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.memory import find_memory
 from fedkmeans.rounds import LocalWork, Plan, request_score
 
 ESTIMATORS = [FederatedKMeans(), KFed(), FKM()]
@@ -355,7 +356,7 @@ def test_restarts_are_compared_per_sample_not_per_client():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(INITIALIZERS, "random", start)
         conversation = wf_kmeans(
-            3, 1, federation.clients, plan, LocalWork(), None, "random", 2, lambda *_: None
+            3, 1, federation.clients, plan, find_memory(None, LocalWork()), "random", 2, lambda *_: None
         )
         assert hold(federation, conversation).restart == 1
 

@@ -15,8 +15,8 @@ from fedkmeans import FederatedKMeans
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import hold
 from fedkmeans.memory import find_memory
-from fedkmeans.records import State, Target
 from fedkmeans.rounds import LocalWork, Plan, run_rounds
+from fedkmeans.state import State, Target
 
 
 @pytest.fixture(scope="module")

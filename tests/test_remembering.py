@@ -10,13 +10,15 @@ import pytest
 
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.catalogue import make
+from fedkmeans.contacts import Contacts
 from fedkmeans.convergence import Stopping, change_left
 from fedkmeans.conversation import add_up, hold
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.lloyd import assign, cluster_sums
-from fedkmeans.memory import Contacts, find_memory, target
-from fedkmeans.records import Bundle, LocalUpdate, SendChange, SendWord, State, bytes_to, n_bytes
+from fedkmeans.memory import find_memory, target
+from fedkmeans.records import Bundle, LocalUpdate, SendChange, SendWord, bytes_to, n_bytes
 from fedkmeans.rounds import LocalWork, in_turns, sample_clients
+from fedkmeans.state import State
 from fedkmeans.words import Word
 from tests.lossy import Lossy
 

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedkmeans.conversation import Conversation
-from fedkmeans.records import State, Target
 from fedkmeans.rounds import TargetFinder
+from fedkmeans.state import State, Target
 from fedkmeans.typing import ClientId, FloatArray
 
 # Pairs (C, d - C), oldest first, each array of shape (k, m).

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedkmeans.lloyd import means
-from fedkmeans.records import ClusterTotals, State, Target
+from fedkmeans.records import ClusterTotals
+from fedkmeans.state import State, Target
 from fedkmeans.typing import FloatArray
 
 

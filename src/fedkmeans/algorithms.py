@@ -13,10 +13,8 @@ from fedkmeans.baselines.kfed import Variant, kfed_exchange
 from fedkmeans.conversation import Ask, Conversation, together
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.initialization import find_initializer
-from fedkmeans.memory import MemorySetting, find_memory
-from fedkmeans.records import Describe, Description, RoundInfo, ScoreTotals, State
+from fedkmeans.records import Describe, Description, ScoreTotals
 from fedkmeans.rounds import (
-    LocalWork,
     Observer,
     Plan,
     TargetFinder,
@@ -25,9 +23,9 @@ from fedkmeans.rounds import (
     request_score,
     run_rounds,
     sample_clients,
-    weighted_average,
 )
 from fedkmeans.seeding import derive_seed
+from fedkmeans.state import RoundInfo, State
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 
 
@@ -96,14 +94,12 @@ def wf_kmeans(
     n_features: int,
     clients: tuple[ClientId, ...],
     plan: Plan,
-    work: LocalWork,
-    memory: MemorySetting,
+    find_target: TargetFinder,
     init: str | DataArray,
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
     """Weighted federated k-means (the paper's Algorithm 1, or with memory); restarts share exchanges."""
-    find_target = partial(weighted_average, work=work) if memory is None else find_memory(memory, work)
     initialize = find_initializer(init, n_clusters, n_features)
     if n_init > 1 and not isinstance(init, str):
         warnings.warn(

@@ -18,9 +18,9 @@ from fedkmeans.federations.in_process import InProcess, split_rows
 from fedkmeans.frames import numeric_frame, ordered_array
 from fedkmeans.lloyd import assign, squared_distances
 from fedkmeans.parameters import check_integer
-from fedkmeans.records import RoundInfo, State
 from fedkmeans.rounds import Observer, request_score
 from fedkmeans.seeding import as_seed
+from fedkmeans.state import RoundInfo, State
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
 
@@ -36,6 +36,11 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
         """Check the parameters and return the conversation that fits."""
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be, without any data."""
+        check_integer("n_clusters", self.n_clusters)
+        self._conversation(Schema(0, 0, None), (), 0, lambda state, info: None).close()
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, clients: Any = None) -> Self:
         """Fit on rows that lie here, as if each client held its own.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkmeans.parameters import check_integer, check_real
-from fedkmeans.records import State
+from fedkmeans.state import State
 
 # Changes over fewer rounds are too uneven to foretell the next ones.
 _LEAST_WINDOW = 5

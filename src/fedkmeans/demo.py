@@ -24,8 +24,8 @@ from fedkmeans.errors import DataError
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.paper_values import SYNTHETIC
-from fedkmeans.records import State
 from fedkmeans.seeding import derive_seed, generator
+from fedkmeans.state import State
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from fedkmeans.baselines.kfed import VARIANTS
 from fedkmeans.clusterer import Clusterer
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import Conversation
-from fedkmeans.memory import MemorySetting
+from fedkmeans.memory import MemorySetting, find_memory
 from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.records import WeightingRule
 from fedkmeans.rounds import LocalWork, Observer, Plan
@@ -208,8 +208,7 @@ class FederatedKMeans(Clusterer):
             schema.n_features,
             clients,
             plan,
-            work,
-            self.memory,
+            find_memory(self.memory, work),
             self.init,
             check_integer("n_init", self.n_init),
             observe,

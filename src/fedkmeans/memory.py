@@ -20,18 +20,20 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedkmeans.conversation import Ask, AskTotal, Conversation, Total, some_of
+from fedkmeans.contacts import Contacts
+from fedkmeans.conversation import Ask, AskTotal, Conversation, Total
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.lloyd import means
-from fedkmeans.records import SendChange, SendWord, State, Target, bytes_to, n_bytes
-from fedkmeans.rounds import LocalWork, TargetFinder
+from fedkmeans.records import SendChange, SendWord, bytes_to, n_bytes
+from fedkmeans.rounds import LocalWork, TargetFinder, weighted_average
+from fedkmeans.state import State, Target
 from fedkmeans.typing import ClientId, FloatArray
 from fedkmeans.weighting import ECHOING
 from fedkmeans.words import RunningTotal, Word
@@ -40,51 +42,8 @@ MemorySetting: TypeAlias = "float | str | None"
 
 # Below this, what is left of a forgotten total is closer to rounding than to anybody's data.
 _FADED = 1e-100
-# After so many questions without an answer, a client is not waited for.
-_GIVEN_UP = 5
 # When beginning anew is no longer an accident.
 _OFTEN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Contacts:
-    """In which round each client was last heard, and how often it was asked in vain since."""
-
-    heard: Mapping[ClientId, int] = field(default_factory=dict)
-    in_vain: Mapping[ClientId, int] = field(default_factory=dict)
-
-    def after(self, round_: int, chosen: tuple[ClientId, ...], answered: tuple[ClientId, ...]) -> Contacts:
-        """Take note of a round."""
-        silent = [client for client in chosen if client not in answered]
-        in_vain = {client: times for client, times in self.in_vain.items() if client not in answered}
-        in_vain.update({client: in_vain.get(client, 0) + 1 for client in silent})
-        return Contacts({**self.heard, **dict.fromkeys(answered, round_)}, in_vain)
-
-    def window(self, clients: tuple[ClientId, ...], round_: int) -> int | None:
-        """How many rounds back all have been heard, `round_` included; None if some never were.
-
-        Clients that are given up are not waited for.
-        """
-        there = self.there(clients)
-        if not all(client in self.heard for client in there):
-            return None
-        return round_ + 1 - min(self.heard[client] for client in there)
-
-    def there(self, clients: tuple[ClientId, ...]) -> list[ClientId]:
-        """Clients that were not asked five times in vain; raises if there are none."""
-        there = [client for client in clients if self.in_vain.get(client, 0) < _GIVEN_UP]
-        if not there:
-            raise FederationError(
-                f"Each of the {len(clients)} client(s) ({some_of(clients)}) was asked {_GIVEN_UP} times and "
-                "none answered. Check that the sites are running and connected."
-            )
-        return there
-
-    def share(self, clients: tuple[ClientId, ...], known: Container[ClientId]) -> float:
-        """Known clients among those that are known or may still answer."""
-        n_known = sum(client in known for client in clients)
-        awaited = sum(client not in known for client in self.there(clients))
-        return n_known / (n_known + awaited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,10 +291,12 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
 
     Parameters
     ----------
-    memory : {"server", "client"} or float
-        Where each client's last word is kept, or γ in (0, 1).
+    memory : {"server", "client"} or float or None
+        Where each client's last word is kept, or γ in (0, 1), or nothing (the paper).
     work : LocalWork
     """
+    if memory is None:
+        return partial(weighted_average, work=work)
     if isinstance(work.weighting, str) and work.weighting in ECHOING:
         raise ParameterError(
             f"weighting {work.weighting!r} does not go with memory: it gives weight to clusters in which a "

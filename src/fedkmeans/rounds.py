@@ -13,17 +13,9 @@ from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import AskTotal, Conversation, Members, Total
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.parameters import check_choice, check_integer, check_real
-from fedkmeans.records import (
-    LocalUpdate,
-    RoundInfo,
-    Score,
-    ScoreTotals,
-    State,
-    Target,
-    WeightingRule,
-    bytes_to,
-)
+from fedkmeans.records import LocalUpdate, Score, ScoreTotals, WeightingRule, bytes_to
 from fedkmeans.seeding import generator
+from fedkmeans.state import RoundInfo, State, Target
 from fedkmeans.typing import ClientId, FloatArray, IntArray
 from fedkmeans.weighting import find_rule
 

@@ -16,8 +16,9 @@ from fedkmeans.conversation import hold
 from fedkmeans.last_word import speak
 from fedkmeans.lloyd import assign, cluster_sums
 from fedkmeans.memory import find_memory
-from fedkmeans.records import SendWord, State
+from fedkmeans.records import SendWord
 from fedkmeans.rounds import LocalWork
+from fedkmeans.state import State
 from fedkmeans.words import RunningTotal, Word, two_sum
 
 ONE_STEP = LocalWork(max_local=1)

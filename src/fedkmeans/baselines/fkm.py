@@ -12,17 +12,9 @@ import numpy as np
 from fedkmeans.baselines.kfed import fill_up, stack
 from fedkmeans.clustering import kmeans, lloyd
 from fedkmeans.conversation import Ask, Conversation
-from fedkmeans.records import (
-    CentroidSet,
-    LocalClusters,
-    LocalModel,
-    LocalUpdate,
-    State,
-    Target,
-    bytes_to,
-    n_bytes,
-)
+from fedkmeans.records import CentroidSet, LocalClusters, LocalModel, LocalUpdate, bytes_to, n_bytes
 from fedkmeans.seeding import generator
+from fedkmeans.state import State, Target
 from fedkmeans.typing import ClientId, FloatArray
 
 _SERVER_STEPS = 300

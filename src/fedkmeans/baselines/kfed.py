@@ -18,8 +18,9 @@ from fedkmeans.clustering import kmeans
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError
 from fedkmeans.lloyd import assign, cluster_sums, means, squared_distances
-from fedkmeans.records import CentroidSet, LocalClusters, Target, bytes_to, n_bytes
+from fedkmeans.records import CentroidSet, LocalClusters, bytes_to, n_bytes
 from fedkmeans.seeding import generator
+from fedkmeans.state import Target
 from fedkmeans.typing import ClientId, FloatArray
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,6 @@ from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import duration, watch_rounds
 from fedkmeans.cli.source import BuiltIn, Source
 from fedkmeans.cli.words import WEIGHTINGS, count, exchanged, option, why_stopped
-from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import hold
 from fedkmeans.data import read_table
 from fedkmeans.data.messages import listing
@@ -32,15 +30,12 @@ from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.initialization import INITIALIZERS
 from fedkmeans.lloyd import assign
-from fedkmeans.memory import MemorySetting, find_memory
+from fedkmeans.memory import MemorySetting
 from fedkmeans.model import Model, is_model
 from fedkmeans.parameters import check_choice, check_integer
-from fedkmeans.rounds import LocalWork, Plan
 from fedkmeans.seeding import as_seed
 from fedkmeans.site import Site
 from fedkmeans.typing import DataArray, IntArray
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def _checked(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     _check_options(name, tuning)
     tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}
     if not catalogue.find_algorithm(name).pooled:
-        _check_settings(catalogue.make(name, **tuning).get_params())
+        catalogue.make(name, **tuning).check_parameters()
     return tuning
 
 
@@ -137,20 +132,6 @@ def _check_options(name: str, tuning: dict[str, Any]) -> None:
         check_choice("--weighting", tuning["weighting"], WEIGHTINGS)
     if "init" in tuning:
         _check_init(tuning["init"])
-
-
-def _check_settings(settings: dict[str, Any]) -> None:
-    """Let those who will use the settings look at them now: before the data is read, not after."""
-    _made(Plan, {"seed": 0, **settings})
-    _made(Stopping, settings)
-    work = _made(LocalWork, settings)
-    if settings.get("memory") is not None:
-        find_memory(settings["memory"], work)
-
-
-def _made(kind: Callable[..., T], settings: dict[str, Any]) -> T:
-    takes = inspect.signature(kind).parameters
-    return kind(**{name: value for name, value in settings.items() if name in takes})
 
 
 def _check_init(init: str) -> None:
