@@ -499,29 +499,34 @@ def test_a_quiet_round_is_not_the_end():
     assert (model.history_.movement.iloc[-3:] < 1e-8).all()
 
 
+def left_after(estimates, window):
+    """All estimates of a run are here."""
+    return change_left(estimates, window, len(estimates))
+
+
 def test_change_left_is_on_the_safe_side_of_a_slow_end():
     """Of a score that falls like 1/t, about as much is left as t times the latest change."""
     for window in (5, 8):
         estimates = tuple(10 + 1 / t for t in range(1, 30 * window + 1))
         left = np.mean(estimates[-window:]) - 10
-        assert left < change_left(estimates, window) < 3 * left
+        assert left < left_after(estimates, window) < 3 * left
     estimates = tuple(10 + 0.9**t for t in range(40))
-    assert change_left(estimates, 1) == change_left(estimates, 5)  # never over fewer than five rounds
-    assert change_left(estimates, 4) == change_left(estimates, 8)  # and over whole turns
-    assert change_left(estimates, 20) == float("inf")  # not enough of them
+    assert left_after(estimates, 1) == left_after(estimates, 5)  # never over fewer than five rounds
+    assert left_after(estimates, 4) == left_after(estimates, 8)  # and over whole turns
+    assert left_after(estimates, 20) == float("inf")  # not enough of them
 
 
 def test_change_left_by_hand():
-    assert change_left((3.0,) * 14, 5) == float("inf")
-    assert change_left((3.0,) * 15, 5) == 0
+    assert left_after((3.0,) * 14, 5) == float("inf")
+    assert left_after((3.0,) * 15, 5) == 0
     # Three windows: the larger change, times three, times two.
-    assert change_left((*(9.0,) * 5, *(8.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(12)
-    assert change_left((*(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(12)
-    assert change_left((7.0, *(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(2 * 16 / 5 * 2)
+    assert left_after((*(9.0,) * 5, *(8.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(12)
+    assert left_after((*(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(12)
+    assert left_after((7.0, *(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(2 * 16 / 5 * 2)
     for row in ((*(2.0,) * 14, float("nan")), (float("nan"), *(2.0,) * 14)):
-        assert change_left(row, 5) == float("inf")
+        assert left_after(row, 5) == float("inf")
     # To and fro in step with who is asked is no change.
-    assert change_left((1.0, 2.0, 1.5, 2.0, 1.2) * 4, 5) == pytest.approx(0, abs=1e-12)
+    assert left_after((1.0, 2.0, 1.5, 2.0, 1.2) * 4, 5) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_run_stops_when_the_score_has_settled(scattered):
@@ -566,6 +571,29 @@ def test_nobody_unheard_no_end():
     assert stopping.reason(flat) is None
     assert stopping.reason(replace(flat, window=4)) == "tol"
     assert stopping.reason(replace(flat, window=4, movements=(1.0,) * 50)) == "tol_score"
+
+
+def test_the_state_keeps_what_criteria_look_back_on_and_no_more(scattered):
+    X, clients = scattered
+    federation = InProcess.from_arrays(X, clients)
+    kept = {}
+    for name, changes in {
+        "paper": {"memory": None, "patience": 20},
+        "turns": {"memory": "server"},
+        "random": {"memory": "server", "participation": "random"},
+    }.items():
+        seen = []
+        settings = {"init": X[:4], "clients_per_round": 2, "max_rounds": 120, "tol": 0, "tol_score": 0}
+        FederatedKMeans(4, random_state=0, **settings | changes).fit_federation(
+            federation, on_round=lambda state, info, seen=seen: seen.append(state)
+        )
+        sizes = [len(state.estimates) for state in seen]
+        assert sizes == [len(state.movements) for state in seen] == sorted(sizes)  # never shrinks
+        kept[name] = sizes[-1]
+        widest = max(state.window for state in seen if state.window)
+        assert kept[name] <= max(20, 3 * (widest + 4))
+    assert (kept["paper"], kept["turns"]) == (20, 15)  # three windows of five rounds
+    assert kept["random"] > 30
 
 
 def test_random_participation_can_stop_by_the_score_too():

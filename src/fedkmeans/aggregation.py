@@ -27,11 +27,9 @@ def target(total: ClusterTotals) -> FloatArray:
     return means(total.weighted_sum, total.weight, otherwise=total.plain_sum / total.n_clients)
 
 
-# Movements and estimates that are kept for the stopping criteria: more than any run should need.
-_KEPT = 10_000
-
-
-def advance(state: State, found: Target, learning_rate: float, momentum: float) -> State:
+def advance(
+    state: State, found: Target, learning_rate: float, momentum: float, keep: int | None = None
+) -> State:
     """C^(t+1) = C^(t) + η (d - C^(t)) + μ (C^(t) - C^(t-1)).
 
     Parameters
@@ -41,6 +39,9 @@ def advance(state: State, found: Target, learning_rate: float, momentum: float) 
         With d, the aggregated centroids of this round.
     learning_rate, momentum : float
         η and μ.
+    keep : int or None
+        How many movements and estimates are looked back on now; None for all. What was kept for an
+        earlier, longer look back stays: it may grow again.
     """
     c, c_previous = state.centroids, state.previous
     c_new = c + learning_rate * (found.d - c) + momentum * (c - c_previous)
@@ -48,13 +49,14 @@ def advance(state: State, found: Target, learning_rate: float, momentum: float) 
     news = bool(found.answered)
     movements = (float(np.linalg.norm(c_new - c)),) * news
     estimates = (found.estimate,) * news
+    first = 0 if keep is None else -max(keep, len(state.movements))
     return replace(
         state,
         centroids=c_new,
         previous=c,
         round=state.round + 1,
-        movements=(*state.movements, *movements)[-_KEPT:],
-        estimates=(*state.estimates, *estimates)[-_KEPT:],
+        movements=(*state.movements, *movements)[first:],
+        estimates=(*state.estimates, *estimates)[first:],
         window=found.window,
         memory=found.memory,
     )

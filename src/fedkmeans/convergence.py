@@ -49,6 +49,12 @@ class Stopping:
         check_integer("max_rounds", self.max_rounds)
         check_real("tol_score", self.tol_score, low=0, high=1, high_open=True)
 
+    def look_back(self, window: int | None) -> int | None:
+        """How many rounds the criteria look back on; None, for all, while some client is unheard."""
+        if window is None:
+            return None
+        return max((self.patience or 1) + window - 1, 3 * _at_least_five(window))
+
     def reason(self, state: State) -> str | None:
         """Say why the run stops now, or None if it goes on."""
         if state.round >= self.max_rounds:
@@ -62,7 +68,7 @@ class Stopping:
             if latest and latest[0] <= min(latest):
                 return "patience"
         if self.tol_score and state.window is not None:
-            left = change_left(state.estimates, state.window)
+            left = change_left(state.estimates, state.window, state.round)
             if left <= self.tol_score * state.estimates[-1]:
                 return "tol_score"
         return None
@@ -80,7 +86,11 @@ def _largest_in_windows(movements: tuple[float, ...], window: int, n: int) -> li
     return [max(latest[i : i + window]) for i in range(n)]
 
 
-def change_left(estimates: tuple[float, ...], window: int) -> float:
+def _at_least_five(window: int) -> int:
+    return window * math.ceil(_LEAST_WINDOW / window)
+
+
+def change_left(estimates: tuple[float, ...], window: int, n_rounds: int) -> float:
     """Foresee how much the score will still change, from its means over the last three windows.
 
     A window is as many rounds as it took to hear everybody, or a multiple of that with five rounds or
@@ -95,10 +105,12 @@ def change_left(estimates: tuple[float, ...], window: int) -> float:
         The server's estimates of the score, oldest first.
     window : int
         Rounds.
+    n_rounds : int
+        Rounds so far, of which the latest have estimates here.
     """
-    window *= math.ceil(_LEAST_WINDOW / window)
+    window = _at_least_five(window)
     if len(estimates) < 3 * window:
         return float("inf")
     means = np.reshape(estimates[-3 * window :], (3, window)).mean(axis=1)
     largest = float(np.abs(np.diff(means)).max())
-    return 2 * len(estimates) / window * largest if np.isfinite(largest) else float("inf")
+    return 2 * n_rounds / window * largest if np.isfinite(largest) else float("inf")

@@ -189,7 +189,8 @@ def run_rounds(
         clients = yield from remaining(clients)
         chosen = sample_clients(clients, plan.clients_per_round, plan.seed, state.round, plan.participation)
         found = yield from find_target(state, clients, chosen)
-        state = aggregation.advance(state, found, plan.learning_rate, plan.momentum)
+        keep = plan.stopping.look_back(found.window)
+        state = aggregation.advance(state, found, plan.learning_rate, plan.momentum, keep)
         score = None
         if plan.score_every and state.round % plan.score_every == 0:
             score = yield from try_score(state.centroids, clients)

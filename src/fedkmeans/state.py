@@ -53,7 +53,7 @@ class State:
         Rounds done so far.
     movements, estimates : tuple of float
         Movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first, of rounds in which
-        anybody answered: the latest ten thousand.
+        anybody answered; no more than the stopping criteria look back on.
     window : int or None
         Of the latest `Target`.
     memory : object

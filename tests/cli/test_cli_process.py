@@ -159,6 +159,11 @@ def test_a_closed_pipe_is_no_crash(here):
     ],
 )
 def test_signals_keep_what_is_finished(here, out, signals):
+    def heed_signals():
+        # Tests that run in the background may have been told to ignore them, and children inherit that.
+        for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+
     write_client("a.csv", 0, n=200)
     write_client("b.csv", 1, n=200)
     options = ["-k", "2", "--tol", "0", "--tol-score", "0", "--max-rounds", "10000000", "--out"]
@@ -167,6 +172,7 @@ def test_signals_keep_what_is_finished(here, out, signals):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_signals,
     )
     assert "round 1 " in process.stderr.readline()
     for name in signals:
