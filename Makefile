@@ -41,7 +41,7 @@ format: $(VENV)/.installed-dev  ## Bring the code into shape.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-test  ## Measure against the paper's own loop, side by side.
+bench: $(VENV)/.installed-bench  ## Measure speed side by side with the paper's loop, scikit-learn and faiss.
 	$(BIN)/python -m benchmarks
 
 study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (hours).

@@ -1,47 +1,61 @@
-"""Rounds of DWF k-means against the paper's loop, side by side; run with ``make bench``.
-
-Both sides start from the same centroids, take the same number of rounds, and must end at the same
-centroids: a ratio between different answers means nothing.
-"""
+"""Measure speed side by side in one run; see ``python -m benchmarks --help``."""
 
 from __future__ import annotations
 
-import time
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
 
-import numpy as np
+from benchmarks import growth, kfed, peak, report, runs, step
+from benchmarks.timing import Settings, machine
 
-from benchmarks import paper_loop
-from fedkmeans import FederatedKMeans, InProcess
-from fedkmeans.data import load_dataset, partition
-
-CASES = (("synthetic", 5), ("digits", 20))
-N_CLIENTS, N_ROUNDS, N_REPEATS = 100, 20, 5
-
-
-def seconds(function):
-    start = time.perf_counter()
-    result = function()
-    return time.perf_counter() - start, result
+SECTIONS = {"runs": runs, "step": step, "kfed": kfed, "growth": growth, "peak": peak}
 
 
-def measure(name, k):
-    data = load_dataset(name)
-    clients = partition("half-iid", data.X, data.y, N_CLIENTS, np.random.default_rng(0))
-    X = data.X.astype(np.float64)
-    shards = [X[clients == i] for i in range(N_CLIENTS)]
-    start = X[np.random.default_rng(0).choice(len(X), size=k, replace=False)]
-    federation = InProcess.from_arrays(X, clients)
-    model = FederatedKMeans.paper(k, init=start, max_rounds=N_ROUNDS, tol=0, patience=None)
-    ratios = []
-    for _ in range(N_REPEATS):
-        theirs, expected = seconds(lambda: paper_loop.run(shards, start, N_ROUNDS))
-        ours, fitted = seconds(lambda: model.fit_federation(federation))
-        np.testing.assert_allclose(fitted.cluster_centers_, expected, atol=1e-9)
-        ratios.append(theirs / ours)
-    low, middle, high = np.percentile(ratios, [0, 50, 100])
-    spread = f"(from {low:.1f} to {high:.1f})"
-    print(f"{name:10s} k={k:<3d} {N_ROUNDS} rounds: {middle:5.1f}x the paper's loop {spread}")
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition(";")[0])
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"some of {', '.join(SECTIONS)}")
+    parser.add_argument("--quick", action="store_true", help="see whether it works; the numbers mean little")
+    parser.add_argument("--kernel", choices=("numba", "numpy"), default="numba", help="which of ours")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="write each section's results as JSON")
+    parser.add_argument("--tables", type=Path, metavar="FOLDER", help="only print tables of saved results")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.sections if name not in SECTIONS]
+    if unknown:
+        parser.error(f"unknown section {unknown[0]!r}; choose from {', '.join(SECTIONS)}")
+    return options
 
 
-for case in CASES:
-    measure(*case)
+def run_section(name: str, settings: Settings, folder: Path | None) -> int:
+    """Print rows as they come; return how many compare answers that differ."""
+    section, here = SECTIONS[name], machine()
+    rows, shown = [], None
+    for row in section.measure(settings):
+        table = section.TABLES[row["table"]]
+        if table is not shown:
+            print(report.opening(table))
+            shown = table
+        print(report.line(table, row), flush=True)
+        rows.append(row)
+        # After every row: a section takes minutes, and what is measured shall not be lost.
+        if folder is not None:
+            report.save(folder, name, {"machine": here, "settings": asdict(settings), "rows": rows})
+    return sum(not row.get("agreed", True) for row in rows)
+
+
+def main() -> int:
+    options = parse()
+    if options.tables is not None:
+        report.print_saved(options.tables, {name: section.TABLES for name, section in SECTIONS.items()})
+        return 0
+    print(report.machine_line(machine()))
+    settings = Settings(options.quick, options.kernel)
+    different = sum(run_section(name, settings, options.save) for name in options.sections or SECTIONS)
+    if different:
+        print(f"\n{different} row(s) compare different answers.", file=sys.stderr)
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,18 +9,25 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import KMeans
 
+from fedkmeans.rounds import sample_clients
 
-def labels_of(X, centroids):
+
+def shards_of(X, clients):
+    """Each client's rows by its name; names sort as text, as they do in a federation."""
+    return {name: X[clients == number] for name, number in sorted((str(i), i) for i in np.unique(clients))}
+
+
+def labels_of(X, centroids, n_threads):
     model = KMeans(n_clusters=len(centroids), n_init=1, init=centroids)
     model.cluster_centers_ = np.ascontiguousarray(centroids, dtype=X.dtype)
-    model._n_threads = 1
+    model._n_threads = n_threads
     return model.predict(X)
 
 
-def local_update(X, centroids, max_local, tol):
-    weights = np.bincount(labels_of(X, centroids), minlength=len(centroids)).astype(float)
+def local_update(X, centroids, max_local, tol, n_threads):
+    weights = np.bincount(labels_of(X, centroids, n_threads), minlength=len(centroids)).astype(float)
     for _ in range(max_local):
-        labels = labels_of(X, centroids)
+        labels = labels_of(X, centroids, n_threads)
         new = np.array(
             [
                 X[labels == j].mean(axis=0) if (labels == j).any() else centroids[j]
@@ -34,17 +41,36 @@ def local_update(X, centroids, max_local, tol):
     return centroids, weights
 
 
-def run(shards, centroids, n_rounds, *, weighting="dynamic", max_local=5, learning_rate=0.01, momentum=0.8):
-    """Centroids after `n_rounds` rounds with all clients."""
-    previous = centroids
-    for _ in range(n_rounds):
-        replies = [local_update(X, centroids, max_local, 1e-8) for X in shards]
+def run(
+    shards,
+    centroids,
+    n_rounds,
+    *,
+    previous=None,
+    first_round=0,
+    weighting="dynamic",
+    clients_per_round=None,
+    seed=0,
+    n_threads=1,
+    max_local=5,
+    learning_rate=0.01,
+    momentum=0.8,
+):
+    """Centroids after `n_rounds` rounds, of which the first is number `first_round`, counted from 0.
+
+    Of `shards`, by name, those take part in a round that our own run would ask under the same seed.
+    """
+    previous = centroids if previous is None else previous
+    names = tuple(sorted(shards))
+    for round_ in range(first_round, first_round + n_rounds):
+        chosen = sample_clients(names, clients_per_round, seed, round_)
+        replies = [local_update(shards[name], centroids, max_local, 1e-8, n_threads) for name in chosen]
         local = np.array([reply[0] for reply in replies])
         weights = np.array(
             [reply[1] if weighting == "dynamic" else np.ones(len(centroids)) for reply in replies]
         )
         total = weights.sum(axis=0)
-        share = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / len(shards))
+        share = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / len(chosen))
         d = np.einsum("ij,ijm->jm", share, local)
         new = centroids + learning_rate * (d - centroids) + momentum * (centroids - previous)
         centroids, previous = new, centroids

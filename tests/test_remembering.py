@@ -764,6 +764,7 @@ def test_the_papers_settings_are_one_word_away():
         "memory": None, "max_local": 5, "learning_rate": 0.01, "momentum": 0.8, "init": "kfed", "n_init": 1,
         "empty_clusters": "keep", "tol": 1e-8, "tol_local": 1e-8, "tol_score": 0.0, "patience": 300,
         "min_rounds": 16, "max_rounds": 10_000, "score_every": 0, "random_state": None, "n_jobs": None,
+        "kernel": "auto",
     }  # fmt: skip
     assert FederatedKMeans.paper(max_rounds=5, momentum=0.0).get_params()["momentum"] == 0.0
 

@@ -31,11 +31,12 @@ from fedkmeans.typing import ClientId, DataArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What all clients of a federation agree on."""
+    """What all clients of a federation agree on, and by which kernels they compute ("numba+numpy")."""
 
     n_samples: int
     n_features: int
     feature_names: tuple[str, ...] | None
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversat
             f"{replies[largest].n_samples}), too few for n_clusters={n_clusters}. Ask for fewer clusters or "
             "bring more rows; two rows are the least."
         )
-    return Schema(n_samples, replies[first].n_features, replies[first].feature_names)
+    kernels = "+".join(sorted({reply.kernel for reply in replies.values()} - {""}))
+    return Schema(n_samples, replies[first].n_features, replies[first].feature_names, kernels)
 
 
 def _compare(one: ClientId, a: Description, other: ClientId, b: Description) -> None:

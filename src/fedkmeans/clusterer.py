@@ -7,17 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fedkmeans import algorithms
 from fedkmeans.algorithms import Fitted, Schema
-from fedkmeans.clustering import inertia_of
 from fedkmeans.conversation import Conversation, Federation, hold, together
 from fedkmeans.federations.in_process import InProcess, split_rows
 from fedkmeans.frames import numeric_frame, ordered_array
-from fedkmeans.lloyd import assign, squared_distances
-from fedkmeans.parameters import check_integer
+from fedkmeans.kernels import AUTO, KERNELS, Kernel, choose_kernel, find_kernel
+from fedkmeans.lloyd import squared_distances
+from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.rounds import Observer, request_score
 from fedkmeans.seeding import as_seed
 from fedkmeans.state import RoundInfo, State
@@ -30,6 +31,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     n_clusters: int
     random_state: Any
     n_jobs: int | None
+    kernel: str
 
     @abstractmethod
     def _conversation(
@@ -40,6 +42,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, without any data."""
         check_integer("n_clusters", self.n_clusters)
+        check_choice("kernel", self.kernel, (AUTO, *KERNELS))
         self._conversation(Schema(0, 0, None), (), 0, lambda state, info: None).close()
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, clients: Any = None) -> Self:
@@ -78,11 +81,17 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             weight = weight[order]
         columns = getattr(self, "feature_names_in_", None)
         federation = InProcess.from_sorted(
-            table, names, starts, weight, None if columns is None else tuple(columns), n_jobs=self.n_jobs
+            table,
+            names,
+            starts,
+            weight,
+            None if columns is None else tuple(columns),
+            n_jobs=self.n_jobs,
+            kernel=self.kernel,
         )
         self.fit_federation(federation)
         self.labels_ = np.empty(n_rows, dtype=np.int32)
-        self.labels_[slice(None) if order is None else order] = assign(table, self.cluster_centers_)
+        self.labels_[slice(None) if order is None else order] = self._assign(table)
         return self
 
     def fit_federation(self, federation: Federation, on_round: Observer | None = None) -> Self:
@@ -138,7 +147,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.score_per_sample_ = fitted.score.per_sample
         self.score_per_client_ = fitted.score.per_client
         self.best_restart_ = fitted.restart
-        self.history_ = history_table(history)
+        self.history_ = history_table(history, schema.kernel)
 
     @property
     def _n_features_out(self) -> int:
@@ -148,9 +157,15 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         check_is_fitted(self, "cluster_centers_")
         return validate_data(self, X, dtype="numeric", reset=False)  # type: ignore[no-any-return]
 
+    def _assign(self, X: DataArray) -> IntArray:
+        return self._kernel_for(X).assign(X, self.cluster_centers_, effective_n_jobs(self.n_jobs))
+
+    def _kernel_for(self, X: DataArray) -> Kernel:
+        return find_kernel(choose_kernel(self.kernel, 1, X.size))
+
     def predict(self, X: Any) -> IntArray:
         """Label of the nearest centroid for each row, shape (n_samples,)."""
-        return assign(self._validated(X), self.cluster_centers_).astype(np.int32)
+        return self._assign(self._validated(X)).astype(np.int32)
 
     def transform(self, X: Any) -> FloatArray:
         """Distance of each row to each centroid, shape (n_samples, n_clusters)."""
@@ -161,7 +176,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         X = self._validated(X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return -inertia_of(X, self.cluster_centers_, sample_weight)
+        kernel, n_threads = self._kernel_for(X), effective_n_jobs(self.n_jobs)
+        return -kernel.inertia(X, self.cluster_centers_, sample_weight, n_threads)
 
 
 def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversation[Fitted]:
@@ -173,12 +189,12 @@ def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversa
     return min(fits, key=lambda fit: fit.score.per_sample)
 
 
-def history_table(history: list[RoundInfo]) -> pd.DataFrame:
+def history_table(history: list[RoundInfo], kernel: str = "") -> pd.DataFrame:
     """One row a round; what is not known is NaN.
 
     restart, round, movement; participants that answered, clients asked; the server's estimate of
     the score per sample; both federated scores where they were asked for; bytes sent to and
-    received from all clients in the round.
+    received from all clients in the round; by which kernel the clients compute.
     """
     return pd.DataFrame(
         {
@@ -192,5 +208,6 @@ def history_table(history: list[RoundInfo]) -> pd.DataFrame:
             "score_per_client": [None if info.score is None else info.score.per_client for info in history],
             "bytes_sent": [info.sent for info in history],
             "bytes_received": [info.received for info in history],
+            "kernel": kernel,
         }
     ).astype({"score": "float64", "score_per_client": "float64"})

@@ -86,7 +86,10 @@ class FederatedKMeans(Clusterer):
     random_state : int or RandomState or Generator or None, default=None
         The seed; a run is a pure function of it.
     n_jobs : int or None, default=None
-        Clients that work at the same time, in threads, when fitting on arrays.
+        Threads when fitting on arrays; None means one, -1 one per core.
+    kernel : {"auto", "numba", "numpy"}, default="auto"
+        Who does the arithmetic when fitting on arrays: compiled code, or the plain version, which
+        "auto" takes for small data. Both find the same clusters.
 
     Attributes
     ----------
@@ -104,7 +107,7 @@ class FederatedKMeans(Clusterer):
     history_ : pandas.DataFrame
         One row a round: restart, round, movement, participants (that answered), asked, estimate (the
         server's own of the score), score and score_per_client (where asked for), bytes_sent and
-        bytes_received (of all clients together, scoring left out).
+        bytes_received (of all clients together, scoring left out), kernel (of the clients).
     seed_ : int
         The whole number that `random_state` came to; with it the run can be repeated.
     n_features_in_, feature_names_in_
@@ -144,6 +147,7 @@ class FederatedKMeans(Clusterer):
         score_every: int = 0,
         random_state: Any = None,
         n_jobs: int | None = None,
+        kernel: str = "auto",
     ) -> None:
         self.n_clusters = n_clusters
         self.weighting = weighting
@@ -165,6 +169,7 @@ class FederatedKMeans(Clusterer):
         self.score_every = score_every
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.kernel = kernel
 
     @classmethod
     def paper(cls, n_clusters: int = 8, **changes: Any) -> Self:
@@ -237,7 +242,10 @@ class KFed(Clusterer):
     random_state : int or RandomState or Generator or None, default=None
         The seed; a run is a pure function of it.
     n_jobs : int or None, default=None
-        Clients that work at the same time, in threads, when fitting on arrays.
+        Threads when fitting on arrays; None means one, -1 one per core.
+    kernel : {"auto", "numba", "numpy"}, default="auto"
+        Who does the arithmetic when fitting on arrays: compiled code, or the plain version, which
+        "auto" takes for small data. Both find the same clusters.
 
     Attributes
     ----------
@@ -256,6 +264,7 @@ class KFed(Clusterer):
         max_iter: int = 10_000,
         random_state: Any = None,
         n_jobs: int | None = None,
+        kernel: str = "auto",
     ) -> None:
         self.n_clusters = n_clusters
         self.variant = variant
@@ -266,6 +275,7 @@ class KFed(Clusterer):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.kernel = kernel
 
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
@@ -313,7 +323,10 @@ class FKM(Clusterer):
     random_state : int or RandomState or Generator or None, default=None
         The seed; a run is a pure function of it.
     n_jobs : int or None, default=None
-        Clients that work at the same time, in threads, when fitting on arrays.
+        Threads when fitting on arrays; None means one, -1 one per core.
+    kernel : {"auto", "numba", "numpy"}, default="auto"
+        Who does the arithmetic when fitting on arrays: compiled code, or the plain version, which
+        "auto" takes for small data. Both find the same clusters.
 
     Attributes
     ----------
@@ -335,6 +348,7 @@ class FKM(Clusterer):
         score_every: int = 0,
         random_state: Any = None,
         n_jobs: int | None = None,
+        kernel: str = "auto",
     ) -> None:
         self.n_clusters = n_clusters
         self.clients_per_round = clients_per_round
@@ -348,6 +362,7 @@ class FKM(Clusterer):
         self.score_every = score_every
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.kernel = kernel
 
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer

@@ -17,6 +17,7 @@ from fedkmeans.typing import DataArray, FloatArray, IntArray
 _BLOCK_NUMBERS = 2**18
 # Below this many coordinate differences, subtracting beats the set-up of a matrix product.
 _SMALL = 2**14
+_FEW_COLUMNS = 16
 
 
 def blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
@@ -48,11 +49,17 @@ def squared_distances(X: DataArray, centroids: FloatArray) -> FloatArray:
     ndarray of shape (n, k)
     """
     distances = np.empty((len(X), len(centroids)))
-    for rows in blocks(len(X), centroids.size):
-        difference = double_block(X, rows)[:, None, :] - centroids
-        # einsum adds a row's squares in the same order however many rows there are, so that
-        # a row gets the same label in a client's shard as in the pooled data.
-        np.einsum("nkm,nkm->nk", difference, difference, out=distances[rows])
+    for rows in blocks(len(X), X.shape[1] + len(centroids)):
+        block = double_block(X, rows)
+        # One column after the other: a row's squares are added in the same order however many rows
+        # there are, so that it gets the same label in a client's shard as in the pooled data, and by
+        # any kernel that takes the columns in their order.
+        squares = np.zeros((len(block), len(centroids)))
+        for column in range(X.shape[1]):
+            difference = block[:, column, None] - centroids[:, column]
+            difference *= difference
+            squares += difference
+        distances[rows] = squares
     return distances
 
 
@@ -72,7 +79,7 @@ def assign(X: DataArray, centroids: FloatArray) -> IntArray:
     -------
     labels : ndarray of shape (n,)
     """
-    if len(X) * centroids.size <= _SMALL:
+    if len(X) * centroids.size <= _SMALL and X.shape[1] <= _FEW_COLUMNS:
         return np.asarray(squared_distances(X, centroids).argmin(axis=1))
     labels = np.empty(len(X), dtype=np.intp)
     # Distances do not change when everything is shifted; near the origin they round far less.
@@ -113,15 +120,23 @@ def cluster_sums(
     counts = np.bincount(labels, weights=sample_weight, minlength=n_clusters).astype(np.float64)
     sums = np.zeros((n_clusters, X.shape[1]))
     for rows in blocks(len(X), X.shape[1]):
-        n_rows = rows.stop - rows.start
-        weight = np.ones(n_rows) if sample_weight is None else sample_weight[rows]
-        if n_rows * sums.size <= _SMALL:
-            belongs = (labels[rows] == np.arange(n_clusters)[:, None]) * weight
-        else:
-            shape = (n_rows, n_clusters)
-            belongs = sparse.csr_array((weight, labels[rows], np.arange(n_rows + 1)), shape=shape).T
-        sums += belongs @ np.ascontiguousarray(X[rows], dtype=np.float64)
+        block = double_block(X, rows)
+        if sample_weight is not None:
+            block *= sample_weight[rows, None]
+        sums += _sums_in_order(block, labels[rows], n_clusters)
     return sums, counts
+
+
+def _sums_in_order(block: FloatArray, labels: IntArray, n_clusters: int) -> FloatArray:
+    """Sum of the rows of each cluster, added in their order, as any kernel must."""
+    if block.shape[1] <= _FEW_COLUMNS:
+        columns = [np.bincount(labels, weights=column, minlength=n_clusters) for column in block.T]
+        return np.stack(columns, axis=1)
+    n_rows = len(block)
+    belongs = sparse.csr_array(
+        (np.ones(n_rows), labels, np.arange(n_rows + 1)), shape=(n_rows, n_clusters)
+    )
+    return np.asarray(belongs.T @ block)
 
 
 def distances_to_own(X: DataArray, centroids: FloatArray, labels: IntArray) -> FloatArray:
@@ -199,6 +214,7 @@ def local_update(
     tol_local: float,
     empty_clusters: str = "keep",
     sample_weight: FloatArray | None = None,
+    with_inertia: bool = True,
 ) -> LocalSummary:
     """Make up to `max_local` Lloyd steps from the global centroids (the paper's ``LocalUpdate``).
 
@@ -214,6 +230,8 @@ def local_update(
         A cluster without points keeps its centroid (the paper), moves to a far point (scikit-learn)
         or takes no part in the local steps at all (FKM).
     sample_weight : ndarray of shape (n,) or None
+    with_inertia : bool
+        Whether the summary's two inertias are wanted; they are NaN if not.
 
     Returns
     -------
@@ -221,7 +239,9 @@ def local_update(
     """
     labels = assign(X, centroids)
     counts = np.bincount(labels, weights=sample_weight, minlength=len(centroids)).astype(np.float64)
-    received_inertia = float(inertia_per_cluster(X, centroids, labels, sample_weight).sum())
+    received_inertia = float("nan")
+    if with_inertia:
+        received_inertia = float(inertia_per_cluster(X, centroids, labels, sample_weight).sum())
     # A dropped cluster is out for the whole round: it cannot win points in a later local step.
     active = np.unique(labels) if empty_clusters == "drop" else np.arange(len(centroids))
     labels = np.searchsorted(active, labels)
@@ -237,13 +257,14 @@ def local_update(
         local = moved
         if movement < tol_local:
             break
+    inertia = np.full(len(local), np.nan)
+    if with_inertia:
+        inertia = inertia_per_cluster(X, local, labels, sample_weight)
     return LocalSummary(
         centroids=_spread(local, active, centroids.copy()),
         counts=counts,
         last_counts=_spread(last_counts, active, np.zeros(len(centroids))),
-        inertia=_spread(
-            inertia_per_cluster(X, local, labels, sample_weight), active, np.zeros(len(centroids))
-        ),
+        inertia=_spread(inertia, active, np.zeros(len(centroids))),
         n_samples=float(len(X) if sample_weight is None else sample_weight.sum()),
         received_inertia=received_inertia,
     )

@@ -286,11 +286,12 @@ class ScoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A client's columns and its number of rows."""
+    """A client's columns, its number of rows, and by which kernel it computes."""
 
     n_samples: int
     n_features: int
     feature_names: tuple[str, ...] | None
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,4 +351,7 @@ def n_bytes(value: Any) -> int:
 
 def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
     """Size of a query that is sent to several clients."""
-    return sum(n_bytes(addressed(query, client)) for client in clients)
+    clients = tuple(clients)
+    if isinstance(query, SendChange):
+        return sum(n_bytes(addressed(query, client)) for client in clients)
+    return len(clients) * n_bytes(query)

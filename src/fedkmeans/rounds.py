@@ -155,6 +155,11 @@ def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conve
     return total.record  # type: ignore[no-any-return]
 
 
+def _length(state: State) -> float:
+    """How far a round without an answer moved the centroids, by momentum alone."""
+    return float(np.linalg.norm(state.centroids - state.previous))
+
+
 def run_rounds(
     state: State,
     plan: Plan,
@@ -199,7 +204,7 @@ def run_rounds(
             RoundInfo(
                 restart=restart,
                 round=state.round,
-                movement=float(np.linalg.norm(state.centroids - state.previous)),
+                movement=state.movements[-1] if found.answered else _length(state),
                 asked=chosen,
                 answered=found.answered,
                 estimate=found.estimate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,22 +12,19 @@ import numpy as np
 
 from fedkmeans import records
 from fedkmeans.clustering import local_clusters
+from fedkmeans.conversation import Total, add_up
 from fedkmeans.errors import DataError, FederationError, ParameterError
 from fedkmeans.frames import numeric_frame, ordered_array
+from fedkmeans.kernels import AUTO, Outcome
 from fedkmeans.last_word import Spoken, speak
-from fedkmeans.lloyd import (
-    assign,
-    blocks,
-    distances_to_own,
-    double_block,
-    inertia_per_cluster,
-    local_update,
-)
+from fedkmeans.lloyd import blocks, distances_to_own, double_block
 from fedkmeans.parameters import check_integer
-from fedkmeans.records import Query, Reply
+from fedkmeans.records import LocalSummary, LocalUpdate, Query, Reply
 from fedkmeans.seeding import generator
+from fedkmeans.shards import Shards
+from fedkmeans.threads import in_threads
 from fedkmeans.typing import ClientId, DataArray, FloatArray
-from fedkmeans.weighting import weights_for
+from fedkmeans.weighting import USES_INERTIA, needs_inertia, weights_for
 from fedkmeans.words import Word
 
 
@@ -112,6 +109,12 @@ def check_weight(name: ClientId, sample_weight: Any, n_rows: int) -> FloatArray 
     return weight
 
 
+def check_name(name: ClientId) -> None:
+    """Refuse what cannot be a client's name."""
+    if not isinstance(name, str) or not name:
+        raise ParameterError(f"A client's name must be a text that is not empty, got {name!r}.")
+
+
 class Site:
     """One client with its own data.
 
@@ -126,6 +129,8 @@ class Site:
     feature_names : tuple of str or None
         Taken from a frame where not given.
     policy : SitePolicy
+    kernel : {"auto", "numba", "numpy"}
+        Who does the arithmetic; see `fedkmeans.kernels`.
     """
 
     def __init__(
@@ -135,21 +140,80 @@ class Site:
         sample_weight: Any = None,
         feature_names: tuple[str, ...] | None = None,
         policy: SitePolicy | None = None,
+        kernel: str = AUTO,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise ParameterError(f"A client's name must be a text that is not empty, got {name!r}.")
         frame = numeric_frame(X)
         if frame is not None:
             X, feature_names = ordered_array(frame), feature_names or tuple(map(str, frame.columns))
+        check_name(name)
+        table = check_data(name, np.asarray(X), feature_names)
+        weight = check_weight(name, sample_weight, len(table))
+        if weight is not None and not (weight > 0).all():
+            table, weight = table[weight > 0], weight[weight > 0]
+        self._settle(name, Shards(table, [0, len(table)], weight, kernel), 0, feature_names, policy)
+
+    def _settle(
+        self,
+        name: ClientId,
+        shards: Shards,
+        index: int,
+        feature_names: tuple[str, ...] | None,
+        policy: SitePolicy | None,
+    ) -> None:
         self.name = name
-        self.X = check_data(name, np.asarray(X), feature_names)
-        self.sample_weight = check_weight(name, sample_weight, len(self.X))
+        self.shards = shards
+        self.index = index
         self.feature_names = feature_names
         self.policy = policy or SitePolicy()
         self.spoken: dict[str, dict[str, Spoken]] = {}  # by run and total
-        if self.sample_weight is not None and not (self.sample_weight > 0).all():
-            held = self.sample_weight > 0
-            self.X, self.sample_weight = self.X[held], self.sample_weight[held]
+
+    @classmethod
+    def neighbours(
+        cls,
+        X: DataArray,
+        names: Sequence[ClientId],
+        starts: Sequence[int],
+        sample_weight: FloatArray | None = None,
+        feature_names: tuple[str, ...] | None = None,
+        policy: SitePolicy | None = None,
+        kernel: str = AUTO,
+    ) -> list[Site]:
+        """Make sites whose rows lie in one table, one client's after the other's.
+
+        A round of them is one call of the kernel. Parameters are as for a single site; `starts` holds
+        the first row of each.
+        """
+        edges = np.array([*starts, len(X)])
+        for name, start, stop in zip(names, edges[:-1], edges[1:], strict=True):
+            check_name(name)
+            check_data(name, X[start:stop], feature_names)
+            check_weight(name, None if sample_weight is None else sample_weight[start:stop], stop - start)
+        if sample_weight is not None and not (sample_weight > 0).all():
+            held = sample_weight > 0
+            edges = np.concatenate([[0], np.cumsum(held)])[edges]
+            X, sample_weight = X[held], sample_weight[held]
+        shards = Shards(X, edges, sample_weight, kernel)
+        sites = []
+        for index, name in enumerate(names):
+            site = cls.__new__(cls)
+            site._settle(name, shards, index, feature_names, policy)
+            sites.append(site)
+        return sites
+
+    @property
+    def X(self) -> DataArray:
+        """The rows, shape (n, m)."""
+        return self.shards.X(self.index)
+
+    @property
+    def sample_weight(self) -> FloatArray | None:
+        """The weights of the rows, shape (n,)."""
+        return self.shards.sample_weight(self.index)
+
+    @property
+    def n_samples(self) -> float:
+        """How many rows there are, or how much they weigh."""
+        return float(self.shards.n_samples[self.index])
 
     @cached_property
     def fingerprint(self) -> int:
@@ -168,27 +232,108 @@ class Site:
 
     def answer(self, query: Query) -> Reply:
         """Answer a query about the data."""
-        return _ANSWERS[type(query)](self, query)
+        return _answer_together([self], query, 1)[self.name]
+
+    @property
+    def in_its_own_way(self) -> bool:
+        """Whether it is of a kind that answers differently, and must be asked by itself."""
+        return type(self).answer is not Site.answer
 
 
-def _work(site: Site, update: records.LocalUpdate) -> records.LocalSummary:
-    return local_update(
-        site.X,
-        update.centroids,
-        max_local=update.max_local,
-        tol_local=update.tol_local,
-        empty_clusters=update.empty_clusters,
-        sample_weight=site.sample_weight,
+def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
+    """Let several sites answer the same query, each with what of it is addressed to it."""
+    alike = [site for site in sites if not site.in_its_own_way]
+    replies = _answer_together(alike, query, n_threads)
+    others = [site for site in sites if site.in_its_own_way]
+    answers = in_threads(
+        lambda site: site.answer(records.addressed(query, site.name)), [(site,) for site in others], n_threads
+    )
+    return replies | {site.name: reply for site, reply in zip(others, answers, strict=True)}
+
+
+def _answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict[ClientId, Reply]:
+    """Local steps of sites that are neighbours are one call of the kernel."""
+    if isinstance(query, records.Bundle):
+        answers = [_answer_together(sites, part, n_threads) for part in query.queries]
+        return {
+            site.name: records.BundleReply(tuple(answer[site.name] for answer in answers)) for site in sites
+        }
+    if type(query) in _LOCAL_WORK:
+        update, inertia, say = _LOCAL_WORK[type(query)]
+        return {
+            site.name: say(site, records.addressed(query, site.name), local)
+            for site, local in _local_work(sites, update(query), inertia(query), n_threads)
+        }
+    answer = _ANSWERS[type(query)]
+    replies = in_threads(answer, [(site, query) for site in sites], n_threads)
+    return {site.name: reply for site, reply in zip(sites, replies, strict=True)}
+
+
+def total_of(sites: Sequence[Site], query: Query, n_threads: int = 1) -> Total:
+    """What `add_up(answer_all(…))` returns, without replies of single sites where they are not needed."""
+    if isinstance(query, records.Bundle):
+        totals = [total_of(sites, part, n_threads) for part in query.queries]
+        record = records.BundleReply(tuple(total.record for total in totals))
+        return Total(record, totals[0].answered, tuple(total.received for total in totals))
+    neighbours = len({id(site.shards) for site in sites}) == 1
+    alike = not any(site.in_its_own_way for site in sites)
+    if not (neighbours and alike and isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
+        return add_up(answer_all(sites, query, n_threads))
+    sites = sorted(sites, key=lambda site: site.name)
+    shards, which = sites[0].shards, np.array([site.index for site in sites])
+    k, m = query.centroids.shape
+    weighted_sum, weight, plain_sum = np.zeros((k, m)), np.zeros(k), np.zeros((k, m))
+    with shards.lock:
+        for some in shards.portions(which, query):
+            outcome = shards.local_steps(some, query, query.weighting in USES_INERTIA, n_threads)
+            weights = weights_for(query.weighting, _summary(outcome, shards.n_samples[some]))
+            outcome.add_to(weights, weighted_sum, plain_sum)
+            for own in weights:  # one after the other, as records are added
+                weight += own
+    record = records.ClusterTotals(weighted_sum, weight, plain_sum, len(sites))
+    size = records.n_bytes(records.LocalModel(weighted_sum, weight))
+    return Total(record, tuple(site.name for site in sites), len(sites) * size)
+
+
+def _local_work(
+    sites: Sequence[Site], update: LocalUpdate, inertia: bool, n_threads: int
+) -> list[tuple[Site, LocalSummary]]:
+    """Local steps of sites, neighbours together."""
+    groups: dict[int, list[Site]] = {}
+    for site in sites:
+        groups.setdefault(id(site.shards), []).append(site)
+    inner, outer = (n_threads, 1) if len(groups) < n_threads else (1, n_threads)
+
+    def work(group: list[Site]) -> list[tuple[Site, LocalSummary]]:
+        shards, which = group[0].shards, np.array([site.index for site in group])
+        with shards.lock:
+            outcome = shards.local_steps(which, update, inertia, inner)
+            return [(site, _summary(outcome, site.n_samples, place)) for place, site in enumerate(group)]
+
+    return [pair for pairs in in_threads(work, [(group,) for group in groups.values()], outer) for pair in pairs]
+
+
+def _summary(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
+    """The summary of one client, or of all at once: then without centroids, with one row a client."""
+    which: Any = slice(None) if place is None else place
+    missing = np.broadcast_to(np.nan, outcome.counts.shape)
+    return LocalSummary(
+        centroids=np.empty(0) if place is None else outcome.centroids(place),
+        counts=outcome.counts[which],
+        last_counts=outcome.last_counts[which],
+        inertia=(missing if outcome.inertia is None else outcome.inertia)[which],
+        n_samples=n_samples,
+        received_inertia=float("nan")
+        if place is None or outcome.received_inertia is None
+        else float(outcome.received_inertia[place]),
     )
 
 
-def _update(site: Site, query: records.LocalUpdate) -> records.LocalModel:
-    local = _work(site, query)
+def _model(site: Site, query: LocalUpdate, local: LocalSummary) -> records.LocalModel:
     return records.LocalModel(local.centroids, weights_for(query.weighting, local))
 
 
-def _word(site: Site, query: records.SendWord) -> Word:
-    local = _work(site, query.update)
+def _word(site: Site, query: records.SendWord, local: LocalSummary) -> Word:
     weight = weights_for(query.update.weighting, local)
     if (weight[(local.counts == 0) & (local.last_counts == 0)] > 0).any():
         raise ParameterError(
@@ -204,13 +349,13 @@ def _word(site: Site, query: records.SendWord) -> Word:
     )
 
 
-def _change(site: Site, query: records.SendChange) -> records.Change:
+def _change(site: Site, query: records.SendChange, local: LocalSummary) -> records.Change:
     if site.name not in query.counted:
         raise FederationError(
             f"Client {site.name!r} was asked for what changed, but the query speaks only of "
             f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
         )
-    word = _word(site, records.SendWord(query.update))
+    word = _word(site, records.SendWord(query.update), local)
     totals = site.spoken.pop(query.run, {})
     change, spoken = speak(totals.get(query.total), word, query.exchange, query.counted[site.name])
     if spoken is not None:
@@ -221,17 +366,21 @@ def _change(site: Site, query: records.SendChange) -> records.Change:
     return change
 
 
+# Queries that begin with local steps: the steps, whether inertia is needed, and what to say of them.
+_LOCAL_WORK: dict[type, tuple[Callable[[Any], LocalUpdate], Callable[[Any], bool], Callable[..., Reply]]] = {
+    LocalUpdate: (lambda query: query, lambda query: needs_inertia(query.weighting), _model),
+    records.SendWord: (lambda query: query.update, lambda query: True, _word),
+    records.SendChange: (lambda query: query.update, lambda query: True, _change),
+}
+
+
 def _score(site: Site, query: records.Score) -> records.ScoreTotals:
-    labels = assign(site.X, query.centroids)
-    inertia = inertia_per_cluster(site.X, query.centroids, labels, site.sample_weight)
-    weight = site.sample_weight
-    return records.ScoreTotals.of(
-        float(inertia.sum()), float(len(site.X) if weight is None else weight.sum())
-    )
+    inertia = site.shards.kernel.inertia(site.X, query.centroids, site.sample_weight)
+    return records.ScoreTotals.of(inertia, site.n_samples)
 
 
 def _describe(site: Site, query: records.Describe) -> records.Description:
-    return records.Description(len(site.X), site.X.shape[1], site.feature_names)
+    return records.Description(len(site.X), site.X.shape[1], site.feature_names, site.shards.kernel_name)
 
 
 def _find_box(site: Site, query: records.FindBox) -> records.Box:
@@ -266,7 +415,7 @@ def _draw(site: Site, query: records.DrawPoint) -> records.Candidate:
         return records.Candidate(np.zeros(m), 0.0)
     potential = np.ones(n) if site.sample_weight is None else site.sample_weight
     if len(query.centroids):
-        nearest = assign(site.X, query.centroids)
+        nearest = site.shards.kernel.assign(site.X, query.centroids)
         potential = potential * distances_to_own(site.X, query.centroids, nearest)
     total = float(potential.sum())
     if total == 0:  # every row is a centroid already
@@ -282,18 +431,10 @@ def _draw(site: Site, query: records.DrawPoint) -> records.Candidate:
     return records.Candidate(double_block(site.X, rows).mean(axis=0), total)
 
 
-def _bundle(site: Site, query: records.Bundle) -> records.BundleReply:
-    return records.BundleReply(tuple(site.answer(part) for part in query.queries))
-
-
 _ANSWERS: dict[type, Callable[[Site, Any], Reply]] = {
-    records.LocalUpdate: _update,
-    records.SendWord: _word,
-    records.SendChange: _change,
     records.Score: _score,
     records.Describe: _describe,
     records.FindBox: _find_box,
     records.LocalClusters: _cluster,
     records.DrawPoint: _draw,
-    records.Bundle: _bundle,
 }

@@ -3,6 +3,9 @@
 A rule is a function of what the client knows after its local steps, and returns one non-negative
 weight per cluster. The server divides by the sum over clients, so only proportions matter. To add
 a rule, write the function and put it into `WEIGHTINGS`; in process, pass the function itself.
+
+The rules named here may also be given many clients at once, with arrays (N, k) instead of (k,) and no
+centroids: written over the last axis they serve both. A function that is passed sees one client.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ def dynamic(local: LocalSummary) -> FloatArray:
 
 def equal(local: LocalSummary) -> FloatArray:
     """EWF k-means: every client counts the same (1/|I_t| once the server has divided)."""
-    return np.ones(len(local.counts))
+    return np.ones_like(local.counts)
 
 
 def by_size(local: LocalSummary) -> FloatArray:
     """Federated averaging: every centroid of a client counts with the client's number of rows."""
-    return np.full(len(local.counts), local.n_samples)
+    return np.expand_dims(local.n_samples, -1) * np.ones_like(local.counts)
 
 
 def by_compactness(local: LocalSummary) -> FloatArray:
@@ -37,10 +40,9 @@ def by_compactness(local: LocalSummary) -> FloatArray:
     """
     filled = np.maximum(local.last_counts, np.finfo(np.float64).tiny)
     spread = local.inertia / filled
-    typical = local.inertia.sum() / local.n_samples
-    if typical == 0:
-        return local.counts
-    return np.asarray(local.counts * typical / (typical + spread))
+    typical = np.expand_dims(local.inertia.sum(axis=-1) / local.n_samples, -1)
+    total = typical + spread
+    return np.asarray(local.counts * np.where(total > 0, typical / np.where(total > 0, total, 1.0), 1.0))
 
 
 def last_counts(local: LocalSummary) -> FloatArray:
@@ -56,6 +58,9 @@ WEIGHTINGS: dict[str, WeightingRule] = {
     "last_counts": last_counts,
 }
 
+
+# Rules that look at inertia, which takes another pass over the rows.
+USES_INERTIA = frozenset({"by_compactness"})
 
 # Rules that give weight to clusters in which the client has no points: there its centroid only
 # repeats what the server sent, which is of no use once it is remembered.
@@ -73,12 +78,17 @@ def find_rule(weighting: str | WeightingRule) -> WeightingRule:
     return WEIGHTINGS[weighting]
 
 
+def needs_inertia(weighting: str | WeightingRule) -> bool:
+    """Whether the rule may look at inertia; of a function nobody knows."""
+    return callable(weighting) or weighting in USES_INERTIA
+
+
 def weights_for(weighting: str | WeightingRule, local: LocalSummary) -> FloatArray:
     """Apply a rule and check what it returns.
 
     Returns
     -------
-    ndarray of shape (k,)
+    ndarray of shape (k,), or (N, k) for many clients at once
     """
     rule = find_rule(weighting)
     weights = np.asarray(rule(local), dtype=np.float64)

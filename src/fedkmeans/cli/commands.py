@@ -145,6 +145,7 @@ def fit(
     max_iter: opt.MaxIter = None,
     score_every: opt.ScoreEvery = None,
     n_jobs: opt.NJobs = None,
+    kernel: opt.Kernel = None,
 ) -> None:
     """Collect the options and fit."""
     from fedkmeans.cli.fit import Task, run_fit

@@ -29,6 +29,7 @@ from fedkmeans.data.messages import listing
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.kernels import AUTO
 from fedkmeans.lloyd import assign
 from fedkmeans.memory import MemorySetting
 from fedkmeans.model import Model, is_model
@@ -217,7 +218,7 @@ def _initial(init: str, names: tuple[str, ...] | None) -> DataArray:
 
 
 def _fit_federated(estimator: Any, clients: list[Client], title: str, quiet: bool) -> None:
-    federation = _federation(clients, estimator.n_jobs)
+    federation = _federation(clients, estimator.n_jobs, estimator.kernel)
     max_rounds = estimator.get_params().get("max_rounds")
     with watch_rounds(console.err(), title, max_rounds, quiet) as observe:
         estimator.fit_federation(federation, on_round=observe)
@@ -225,7 +226,7 @@ def _fit_federated(estimator: Any, clients: list[Client], title: str, quiet: boo
 
 def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) -> None:
     # The same checks as for a federation, with the same words.
-    hold(_federation(clients, None), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
+    hold(_federation(clients), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
     X = clients[0].X if len(clients) == 1 else np.concatenate([client.X for client in clients])
     names = clients[0].feature_names
     rows = count(len(X), "row")
@@ -234,8 +235,9 @@ def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) 
         estimator.fit(X if names is None else pd.DataFrame(X, columns=list(names), copy=False))
 
 
-def _federation(clients: list[Client], n_jobs: int | None) -> InProcess:
-    return InProcess((Site(c.name, c.X, feature_names=c.feature_names) for c in clients), n_jobs)
+def _federation(clients: list[Client], n_jobs: int | None = None, kernel: str = AUTO) -> InProcess:
+    sites = (Site(c.name, c.X, feature_names=c.feature_names, kernel=kernel) for c in clients)
+    return InProcess(sites, n_jobs)
 
 
 def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:

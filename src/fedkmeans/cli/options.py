@@ -276,7 +276,16 @@ ScoreEvery = Annotated[
 NJobs = Annotated[
     int | None,
     optional(
-        metavar="N", rich_help_panel=_ROUNDS, help="Clients that work at once; -1: all cores. Default: 1."
+        metavar="N", rich_help_panel=_ROUNDS, help="Threads that work at once; -1: all cores. Default: 1."
+    ),
+]
+Kernel = Annotated[
+    str | None,
+    optional(
+        metavar="NAME",
+        rich_help_panel=_ROUNDS,
+        help="Who does the arithmetic: numba (fast), numpy (plain), or auto by the size of the data. "
+        "Default: auto.",
     ),
 ]
 
@@ -303,4 +312,5 @@ TUNING = (
     "max_iter",
     "score_every",
     "n_jobs",
+    "kernel",
 )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fedkmeans.conversation import Total, add_up, some_of
+from fedkmeans.conversation import Total, some_of
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.records import Query, Reply, addressed
-from fedkmeans.site import Site, SitePolicy
+from fedkmeans.kernels import AUTO, choose_kernel
+from fedkmeans.records import Query, Reply
+from fedkmeans.site import Site, SitePolicy, answer_all, total_of
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
 
@@ -47,6 +46,14 @@ class InProcess:
         if n_jobs is not None and (n_jobs == 0 or not isinstance(n_jobs, numbers.Integral)):
             raise ParameterError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
         self.n_jobs = n_jobs
+        self._choose_kernel()
+
+    def _choose_kernel(self) -> None:
+        """Let sites that leave the kernel open use the one that suits all of them together."""
+        tables = {id(site.shards): site.shards for site in self.sites.values()}
+        n_numbers = sum(shards.rows.X.size for shards in tables.values())
+        for shards in tables.values():
+            shards.use_kernel(choose_kernel(shards.wanted_kernel, len(self.sites), n_numbers))
 
     @classmethod
     def from_arrays(
@@ -58,6 +65,7 @@ class InProcess:
         *,
         policy: SitePolicy | None = None,
         n_jobs: int | None = None,
+        kernel: str = AUTO,
     ) -> InProcess:
         """Split an array into sites by a column of client ids.
 
@@ -74,12 +82,13 @@ class InProcess:
         policy : SitePolicy or None
             The same for every site.
         n_jobs : int or None
+        kernel : {"auto", "numba", "numpy"}
         """
         names, starts, order = split_rows(len(X), clients)
         if order is not None:
             X = X[order]
             sample_weight = None if sample_weight is None else sample_weight[order]
-        return cls.from_sorted(X, names, starts, sample_weight, feature_names, policy=policy, n_jobs=n_jobs)
+        return cls.from_sorted(X, names, starts, sample_weight, feature_names, policy=policy, n_jobs=n_jobs, kernel=kernel)
 
     @classmethod
     def from_sorted(
@@ -92,14 +101,10 @@ class InProcess:
         *,
         policy: SitePolicy | None = None,
         n_jobs: int | None = None,
+        kernel: str = AUTO,
     ) -> InProcess:
         """Make sites of an array in which each client's rows lie together; see `split_rows`."""
-        parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(X)], strict=True)]
-        weights = [None if sample_weight is None else sample_weight[part] for part in parts]
-        sites = (
-            Site(name, X[part], weight, feature_names, policy)
-            for name, part, weight in zip(names, parts, weights, strict=True)
-        )
+        sites = Site.neighbours(X, names, starts, sample_weight, feature_names, policy, kernel)
         return cls(sites, n_jobs)
 
     def remove(self, client: ClientId) -> None:
@@ -116,28 +121,16 @@ class InProcess:
         return tuple(sorted(self.sites))
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
-        """Let the sites answer, one after the other or in threads; a client that has left is silent."""
-        clients = [client for client in clients if client in self.sites]
-        n_threads = min(effective_n_jobs(self.n_jobs), len(clients))
-        if n_threads <= 1:
-            return {client: self.sites[client].answer(addressed(query, client)) for client in clients}
-
-        def answer_all(part: Sequence[ClientId]) -> list[Reply]:
-            return [self.sites[client].answer(addressed(query, client)) for client in part]
-
-        # One matrix product a thread: products that start threads of their own would fight for the cores.
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
-            parts = [clients[start::n_threads] for start in range(n_threads)]
-            answers = zip(parts, pool.map(answer_all, parts), strict=True)
-            return {
-                client: reply
-                for part, replies in answers
-                for client, reply in zip(part, replies, strict=True)
-            }
+        """Let the sites answer; a client that has left is silent."""
+        return answer_all(self._present(clients), query, effective_n_jobs(self.n_jobs))
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
         """Let the sites answer, and add up."""
-        return add_up(self.ask(query, clients))
+        sites = self._present(clients)
+        return total_of(sites, query, effective_n_jobs(self.n_jobs)) if sites else Total(None, ())
+
+    def _present(self, clients: Sequence[ClientId]) -> list[Site]:
+        return [self.sites[client] for client in clients if client in self.sites]
 
 
 def split_rows(

@@ -1,0 +1,197 @@
+"""Whole runs of DWF and EWF k-means against the paper's loop.
+
+Ours is timed as a whole, federation and final score included. The loop takes minutes for a run, but
+its rounds all take about as long: it is timed on stretches at the beginning, in the middle and at the
+end, from where our run stood, and must come to where our run came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from benchmarks import paper_loop
+from benchmarks.report import Row, Table, duration, field, times
+from benchmarks.timing import Settings, faster_threads, limited, ratios, seconds, spread
+from fedkmeans import FederatedKMeans, InProcess
+from fedkmeans.conversation import hold
+from fedkmeans.data import load_dataset, partition
+from fedkmeans.errors import DataError
+from fedkmeans.initialization import INITIALIZERS
+
+N_CLIENTS, FEW, SEED = 100, 10, 0
+# Rounds that are not timed: code for later rounds is compiled or loaded when they come.
+WARM_ROUNDS = 5
+# Of centroids, and of numbers between 0 and 1 in MNIST. The loop computes in the data's precision.
+TOLERANCE = {"float64": 1e-9, "float32": 1e-3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set, how it is dealt out (None: it comes divided), k, and how often it is run."""
+
+    data: str
+    k: int
+    distribution: str | None
+    repeats: int
+
+
+CASES = (
+    Case("synthetic", 5, "half-iid", 3),
+    Case("mnist-10k", 20, "half-iid", 3),
+    Case("femnist-iid", 64, None, 2),
+    Case("mnist", 20, "half-iid", 2),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a case."""
+
+    weighting: str
+    clients_per_round: int | None
+    n_threads: int
+    dtype: str = "float64"
+
+
+VARIANTS = [
+    Variant(weighting, clients_per_round, n_threads)
+    for n_threads in (1, 2)
+    for weighting in ("dynamic", "equal")
+    for clients_per_round in (None, FEW)
+]
+EXTRA = {"mnist-10k": [Variant("dynamic", None, 1, "float32")]}
+
+TABLES = {
+    "runs": Table(
+        "Whole runs against the paper's loop",
+        "Both sides read the same array in double precision (one line says float32), start from k-FED's "
+        "centroids, ask the same clients, and agree to 1e-9 (float32: 1e-3, as the loop then rounds its "
+        "means). Ours: whole runs on a fresh federation, all but start and compilation included. The loop: "
+        "three stretches of the run; of two threads it uses one where that is faster. Ratios: median "
+        "(least–largest) over repeats in turns.",
+        (
+            ("data", field("data")),
+            ("k", field("k")),
+            ("dtype", field("dtype")),
+            ("weights", field("weighting")),
+            ("clients a round", lambda row: str(row["clients_per_round"] or "all")),
+            ("threads", field("n_threads")),
+            ("loop's threads", field("n_threads_loop")),
+            ("rounds", field("n_rounds")),
+            ("loop timed on", field("n_rounds_loop", "{} rounds")),
+            ("ours a round", duration("ours")),
+            ("loop a round", duration("theirs")),
+            ("faster", times("ratio")),
+            ("apart by", field("difference", "{:.0e}")),
+        ),
+    )
+}
+
+
+def measure(settings: Settings) -> Iterator[Row]:
+    for case in CASES[:-1] if settings.quick else CASES:
+        try:
+            X, clients, start = _prepare(case, settings)
+        except DataError as error:
+            print(f"\n{case.data} is left out: {error}\n")
+            continue
+        variants = [VARIANTS[0], VARIANTS[-1]] if settings.quick else VARIANTS
+        for variant in variants + EXTRA.get(case.data, []):
+            data = X.astype(variant.dtype, copy=False)
+            yield {"table": "runs", **_compare(case, variant, data, clients, start, settings)}
+
+
+def _prepare(case: Case, settings: Settings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    data = load_dataset(case.data)
+    X, clients = data.X.astype(np.float64), data.clients
+    if case.distribution is not None:
+        clients = partition(case.distribution, data.X, data.y, N_CLIENTS, np.random.default_rng(SEED))
+    if settings.quick:
+        return X, clients, X[np.random.default_rng(SEED).choice(len(X), size=case.k, replace=False)]
+    federation = InProcess.from_arrays(X, clients, n_jobs=2, kernel=settings.kernel)
+    kfed = INITIALIZERS["kfed"](case.k, X.shape[1], federation.clients, SEED)
+    return X, clients, hold(federation, kfed)
+
+
+def stretches(n_rounds: int, length: int) -> list[int]:
+    """First rounds, counted from 0, of three stretches: at the beginning, in the middle, at the end."""
+    return [0, (n_rounds - length) // 2, n_rounds - length]
+
+
+def _compare(case, variant, X, clients, start, settings) -> Row:
+    n_rounds = 9 if settings.quick else 300
+    length = 1 if settings.quick else 15 if variant.clients_per_round else 5
+    shards = paper_loop.shards_of(X, clients)
+    firsts = stretches(n_rounds, length)
+    marks = {*firsts, *(first + length for first in firsts)}
+
+    def run_ours(n):
+        federation = InProcess.from_arrays(X, clients, n_jobs=variant.n_threads, kernel=settings.kernel)
+        model = FederatedKMeans.paper(
+            case.k,
+            weighting=variant.weighting,
+            clients_per_round=variant.clients_per_round,
+            init=start,
+            min_rounds=n,
+            max_rounds=n,
+            tol=0,
+            patience=None,
+            random_state=SEED,
+        )
+        states = {0: (start, start)}
+
+        def keep(state, info):
+            if info.round in marks:
+                states[info.round] = state.centroids, state.previous
+
+        model.fit_federation(federation, on_round=keep)
+        return states
+
+    def run_theirs(n_threads, centroids, previous, first, n):
+        return paper_loop.run(
+            shards,
+            centroids,
+            n,
+            previous=previous,
+            first_round=first,
+            weighting=variant.weighting,
+            clients_per_round=variant.clients_per_round,
+            seed=SEED,
+            n_threads=n_threads,
+        )
+
+    ours, theirs, apart = [], [], []
+    with limited(variant.n_threads):
+        run_ours(WARM_ROUNDS)
+        loop_threads = faster_threads(variant.n_threads, lambda n: run_theirs(n, start, start, 0, 1))
+        for _ in range(1 if settings.quick else case.repeats):
+            taken, states = seconds(lambda: run_ours(n_rounds))
+            ours.append(taken / n_rounds)
+            total = 0.0
+            for first in firsts:
+                centroids, previous = states[first]
+                loop = partial(run_theirs, loop_threads, centroids, previous, first, length)
+                taken, end = seconds(loop)
+                total += taken
+                apart.append(float(np.abs(end - states[first + length][0]).max()))
+            theirs.append(total / (length * len(firsts)))
+    return {
+        "data": case.data,
+        "k": case.k,
+        "dtype": variant.dtype,
+        "weighting": variant.weighting,
+        "clients_per_round": variant.clients_per_round,
+        "n_threads": variant.n_threads,
+        "n_threads_loop": loop_threads,
+        "n_rounds": n_rounds,
+        "n_rounds_loop": length * len(firsts),
+        "ours": spread(ours),
+        "theirs": spread(theirs),
+        "ratio": ratios(theirs, ours),
+        "difference": max(apart),
+        "agreed": max(apart) <= TOLERANCE[variant.dtype],
+    }

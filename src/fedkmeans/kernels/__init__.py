@@ -1,0 +1,42 @@
+"""Kernels: who does the arithmetic on a client's rows. They differ in speed, not in what they find.
+
+`numpy`
+    The plain version of `fedkmeans.lloyd`, to be read and held against the paper.
+`numba`
+    Compiled, with memory of the last round; the same labels, centroids to rounding.
+`auto`
+    `numba`, but `numpy` for data so small that it is done before `numba` is loaded.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from fedkmeans.kernels.protocol import Kernel, Outcome, Rows
+from fedkmeans.parameters import check_choice
+
+__all__ = ["AUTO", "KERNELS", "Kernel", "Outcome", "Rows", "choose_kernel", "find_kernel"]
+
+AUTO = "auto"
+# Where each kernel is; imported when it is first needed, as compiled code takes a moment to load.
+KERNELS = {"numpy": "fedkmeans.kernels.plain", "numba": "fedkmeans.kernels.fast"}
+
+# A round of the plain version takes about this long for each client and for each number.
+_SECONDS_A_CLIENT, _SECONDS_A_NUMBER = 3e-4, 2e-8
+# Above this a run gains more by the fast version than the second or so it takes to load.
+_SHORT_ROUND = 5e-3
+
+
+def find_kernel(name: str) -> Kernel:
+    """Return the kernel of that name."""
+    check_choice("kernel", name, KERNELS)
+    kernel: Kernel = import_module(KERNELS[name]).KERNEL
+    return kernel
+
+
+def choose_kernel(name: str, n_clients: int, n_numbers: int) -> str:
+    """Turn "auto" into a kernel's name for so many clients with so many numbers in all."""
+    if check_choice("kernel", name, (AUTO, *KERNELS)) != AUTO:
+        return name
+    seconds = n_clients * _SECONDS_A_CLIENT + n_numbers * _SECONDS_A_NUMBER
+    return "numba" if seconds > _SHORT_ROUND else "numpy"

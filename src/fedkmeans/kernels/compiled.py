@@ -1,0 +1,1238 @@
+"""The fast kernel's compiled part: the same labels and sums as the plain version, to the last bit.
+
+How it can be fast and exact: nearest centroids are found by something cheap whose error is known (a
+single precision matrix product, a bound by the triangle inequality, the Gram matrix of a client's
+rows). Where the two nearest are closer than that error, and only there, the plain formula decides:
+squares added one after the other, `exact_square`. Sums are taken in the order of the rows, as in
+`fedkmeans.lloyd`, so that means are the same numbers, too.
+
+Everything that is compiled stands in this file: compiled code is cached by the file it stands in,
+and would not notice a change in another one.
+
+Names used throughout: n rows, k clusters, m columns; i a client, p a row, j a cluster, f a column.
+Arrays by cluster and row have shape (k, n): the innermost loops run over rows, where the processor
+can do several at once. Functions write into arrays that they are given; what they return is little.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+# What Python calls is compiled once for each kind of data and kept on disk; what only these functions
+# call is compiled into them, without what Python would need to call it.
+entry = partial(njit, nogil=True, error_model="numpy", cache=True)
+inner = partial(njit, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+# Sums may be added in any order here, but NaN is still NaN.
+_ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
+# For numbers that are known to be finite.
+_FINITE = _ANY_ORDER | {"nnan", "ninf"}
+
+_SINGLE = 2.0**-24  # relative rounding error of single precision
+_DOUBLE = 2.0**-53
+# Terms of a row's distances (k·m) up to which the plain formula is the fastest, too.
+_FEW_TERMS = 64
+# Columns from which centroids are better multiplied to rows from the right.
+_MANY_COLUMNS = 64
+# Numbers in the buffers of one block, in single precision: they should stay close to the processor.
+_BLOCK_NUMBERS = 200_000
+
+# One open distance in so many is when computing them all becomes cheaper.
+_FEW_OPEN = 8
+
+# The setting of answers with one local step; others have larger numbers.
+ONE_STEP = 1
+
+# What a cluster's local centroid is: as received, the mean of its rows, or the mean of rows it lost.
+AS_RECEIVED, MEAN, FROZEN = 0, 1, 2
+
+
+@inner()
+def copy(source, target):
+    """Copy a vector; written out, as compiled slices bring much along for errors that cannot occur."""
+    for q in range(len(target)):
+        target[q] = source[q]
+
+
+@inner()
+def fill(target, value):
+    """Fill a vector."""
+    for q in range(len(target)):
+        target[q] = value
+
+
+# --- distances ---------------------------------------------------------------------------------
+
+
+@inner()
+def exact_square(X, p, centroids, j):
+    """Squared distance as the plain version has it: one term after the other."""
+    total = 0.0
+    for f in range(centroids.shape[1]):
+        difference = np.float64(X[p, f]) - centroids[j, f]
+        total += difference * difference
+    return total
+
+
+@inner(fastmath=_ANY_ORDER)
+def quick_square(X, p, centroids, j):
+    """The same to (m + 2) roundings, several terms at once."""
+    total = 0.0
+    for f in range(centroids.shape[1]):
+        difference = np.float64(X[p, f]) - centroids[j, f]
+        total += difference * difference
+    return total
+
+
+@inner()
+def decide(X, p, centroids, values, q, limit):
+    """Nearest of the centroids j with values[j, q] <= limit, as the plain version would have it."""
+    k, m = centroids.shape
+    best, label = np.inf, 0
+    for j in range(k):
+        if not values[j, q] > limit:
+            square = quick_square(X, p, centroids, j)
+            if square < best:
+                best, label = square, j
+    # Few come this far, so that they may be computed once more.
+    close = best * (1 + 8 * (m + 8) * _DOUBLE)
+    best = np.inf
+    for j in range(k):
+        if not values[j, q] > limit and quick_square(X, p, centroids, j) <= close:
+            square = exact_square(X, p, centroids, j)
+            if square < best:
+                best, label = square, j
+    return label
+
+
+# --- scanning rows: nearest centroid, sums and counts ------------------------------------------
+
+
+class Scratch(NamedTuple):
+    """Buffers for `scan`; see `new_scratch`.
+
+    Attributes
+    ----------
+    size : int
+        Rows of a block.
+    rows : ndarray of shape (size * m,), single precision
+        Shifted and scaled.
+    products, values : ndarray of shape (size * k,), single precision
+        Products of rows and centroids, by row and by centroid.
+    lengths, best, second : ndarray of shape (size,), single precision
+        Squared lengths of rows; their lowest two values.
+    label : ndarray of shape (size,)
+    columns : ndarray of shape (size * m,)
+        Rows turned into columns, for the plain formula; of length zero if that is not to be used.
+    square, lowest : ndarray of shape (size,)
+        Squared distances to one centroid and to the nearest.
+    scaled, squares : ndarray of shape (k, m) and (k,), single precision
+        The centroids, shifted and scaled, and their squared lengths.
+    shift : ndarray of shape (m,)
+        Of the data's precision.
+    """
+
+    size: int
+    rows: Any
+    products: Any
+    values: Any
+    lengths: Any
+    best: Any
+    second: Any
+    label: Any
+    columns: Any
+    square: Any
+    lowest: Any
+    scaled: Any
+    squares: Any
+    shift: Any
+
+
+def new_scratch(k, m, dtype):
+    """Buffers for rows of this dtype."""
+    size = min(1024, max(16, _BLOCK_NUMBERS // (m + k)))
+    few = k * m <= _FEW_TERMS
+    single = np.float32
+    return Scratch(
+        size=size,
+        rows=np.empty(0 if few else size * m, single),
+        products=np.empty(0 if few else size * k, single),
+        values=np.empty(0 if few else size * k, single),
+        lengths=np.empty(size, single),
+        best=np.empty(size, single),
+        second=np.empty(size, single),
+        label=np.empty(size, np.int32),
+        columns=np.empty(size * m if few else 0),
+        square=np.empty(size),
+        lowest=np.empty(size),
+        scaled=np.empty((0 if few else k, m), single),
+        squares=np.empty(k, single),
+        shift=np.empty(m, single if dtype == single else np.float64),
+    )
+
+
+@inner()
+def focus(centroids, scaled, squares, shift):
+    """Shift and scale the centroids so that single precision serves best; returns the factor.
+
+    Distances do not change when everything is shifted. The factor is a power of two, which
+    rounds nothing, and makes the longest shifted centroid at most one long.
+    """
+    k, m = centroids.shape
+    for f in range(m):
+        total = 0.0
+        for j in range(k):
+            total += centroids[j, f]
+        shift[f] = total / k  # rounded to the precision of the data
+    longest = 0.0
+    for j in range(k):
+        total = 0.0
+        for f in range(m):
+            total += (centroids[j, f] - np.float64(shift[f])) ** 2
+        longest = max(longest, total)
+    factor = 1.0
+    if longest > 0:
+        factor = 2.0 ** -np.ceil(0.5 * np.log2(longest))
+    for j in range(k):
+        total = 0.0
+        for f in range(m):
+            number = (centroids[j, f] - np.float64(shift[f])) * factor
+            scaled[j, f] = number
+            total += number * number
+        squares[j] = total
+    return factor
+
+
+@inner(fastmath=_ANY_ORDER)
+def load_rows(X, start, n, shift, factor, rows, lengths):
+    """Rows from `start` on in single precision, shifted and scaled, and their squared lengths."""
+    for q in range(n):
+        total = np.float32(0)
+        for f in range(X.shape[1]):
+            number = np.float32((X[start + q, f] - shift[f]) * factor)
+            rows[q, f] = number
+            total += number * number
+        lengths[q] = total
+
+
+@inner()
+def multiply(X, start, n, k, factor, scratch):
+    """Products of the k shifted and scaled centroids with the rows from `start` on, shape (k, n)."""
+    scaled, m = scratch.scaled[:k], X.shape[1]
+    rows, values = scratch.rows[: n * m].reshape(n, m), scratch.values[: n * k].reshape(k, n)
+    load_rows(X, start, n, scratch.shift, factor, rows, scratch.lengths)
+    if m < _MANY_COLUMNS:
+        np.dot(scaled, rows.T, values)
+    else:
+        # The matrix product is faster this way round, by more than turning its result takes.
+        by_row = scratch.products[: n * k].reshape(n, k)
+        np.dot(rows, scaled.T, by_row)
+        for q in range(n):
+            for j in range(k):
+                values[j, q] = by_row[q, j]
+    return values
+
+
+@inner(fastmath=_FINITE)
+def two_lowest(values, squares, best, second, label):
+    """Turn products (k, n) into ‖c‖² - 2xc and find the lowest two and where the lowest is, per row."""
+    k, n = values.shape
+    for q in range(n):
+        best[q] = np.float32(np.inf)
+        second[q] = np.float32(np.inf)
+        label[q] = 0
+    for j in range(k):
+        square = squares[j]
+        for q in range(n):
+            value = square - np.float32(2) * values[j, q]
+            values[j, q] = value
+            second[q] = min(second[q], max(value, best[q]))
+            label[q] = np.int32(j) if value < best[q] else label[q]
+            best[q] = min(best[q], value)
+
+
+@inner()
+def rounding(m, length):
+    """Bound on the error of a value ‖c‖² - 2xc in single precision, for ‖c‖ <= 1 and this ‖x‖."""
+    return 2 * (m + 8) * _SINGLE * (length + 1)
+
+
+@inner()
+def nearest_by_product(X, start, n, centroids, factor, scratch):
+    """Nearest centroid of the rows from `start` on, by matrix product; exact where it is close."""
+    lengths, best, second, label = scratch.lengths, scratch.best, scratch.second, scratch.label
+    k, m = centroids.shape
+    values = multiply(X, start, n, k, factor, scratch)
+    two_lowest(values, scratch.squares, best, second, label)
+    for q in range(n):
+        margin = 2 * rounding(m, np.sqrt(lengths[q]))
+        # Written so that what is not finite counts as close.
+        if not second[q] - best[q] > margin:
+            limit = best[q] + margin if lengths[q] < 1e30 else np.inf
+            label[q] = decide(X, start + q, centroids, values, q, limit)
+    return values
+
+
+@inner()
+def nearest_by_definition(X, start, n, centroids, scratch):
+    """Nearest centroid of the rows from `start` on by the plain formula, many rows at once."""
+    label, columns, square, best = scratch.label, scratch.columns, scratch.square, scratch.lowest
+    k, m = centroids.shape
+    for f in range(m):
+        for q in range(n):
+            columns[f * n + q] = X[start + q, f]
+    for q in range(n):
+        best[q] = np.inf
+        label[q] = 0
+    for j in range(k):
+        for f in range(m):
+            number = centroids[j, f]
+            column = columns[f * n : (f + 1) * n]
+            if f == 0:
+                for q in range(n):
+                    difference = column[q] - number
+                    square[q] = difference * difference
+            else:
+                for q in range(n):
+                    difference = column[q] - number
+                    square[q] += difference * difference
+        for q in range(n):
+            label[q] = np.int32(j) if square[q] < best[q] else label[q]
+            best[q] = square[q] if square[q] < best[q] else best[q]
+
+
+@inner()
+def add_rows(X, start, n, label, sums, counts):
+    """Add rows to the sums and counts of their clusters, in their order."""
+    for q in range(n):
+        j = label[q]
+        counts[j] += 1.0
+        for f in range(X.shape[1]):
+            sums[j, f] += np.float64(X[start + q, f])
+
+
+@inner()
+def add_weighted_rows(X, start, n, weight, label, sums, counts):
+    """The same for rows with weights; product and sum are rounded one after the other."""
+    for q in range(n):
+        j, own = label[q], weight[start + q]
+        counts[j] += own
+        for f in range(X.shape[1]):
+            sums[j, f] += own * np.float64(X[start + q, f])
+
+
+@inner()
+def add_inertia(X, start, n, weight, label, centroids, inertia):
+    """Add squared distances to the own centroid, per cluster."""
+    for q in range(n):
+        own = weight[start + q] if len(weight) else 1.0
+        inertia[label[q]] += own * quick_square(X, start + q, centroids, label[q])
+
+
+@entry()
+def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
+    """One pass over rows: labels, sums, counts and squared distances to the own centroid.
+
+    Each output is filled only if it has room: pass an array of length zero to leave it out.
+    `weight` of length zero means ones.
+    """
+    size, label = scratch.size, scratch.label
+    few = len(scratch.columns) > 0
+    factor = scratch.shift.dtype.type(
+        1.0 if few else focus(centroids, scratch.scaled, scratch.squares, scratch.shift)
+    )  # fmt: skip
+    for block in range(start, stop, size):
+        n = min(size, stop - block)
+        if few:
+            nearest_by_definition(X, block, n, centroids, scratch)
+        else:
+            nearest_by_product(X, block, n, centroids, factor, scratch)
+        if len(labels):
+            for q in range(n):
+                labels[block + q] = label[q]
+        if len(counts) and len(weight):
+            add_weighted_rows(X, block, n, weight, label, sums, counts)
+        elif len(counts):
+            add_rows(X, block, n, label, sums, counts)
+        if len(inertia):
+            add_inertia(X, block, n, weight, label, centroids, inertia)
+
+
+@entry()
+def scan_clients(
+    X, weight, starts, which, slots, received, max_local, tol_local, drop, scratch, room,
+    means, status, counts, last_counts, inertia, received_inertia,
+):  # fmt: skip
+    """Local steps of several clients, each step a scan of the client's rows.
+
+    Client which[a] has the rows from starts[which[a]] on and writes to place slots[a] of the outputs.
+    The last two are filled only if they have room.
+    """
+    k, m = received.shape
+    local, sums, count, own, active = room.local, room.means, room.count, room.squares, room.n_rows
+    no_labels, no_inertia = scratch.label[:0], own[:0]
+    for a in range(len(which)):
+        start, stop, place = starts[which[a]], starts[which[a] + 1], slots[a]
+        n_active = k
+        for j in range(k):
+            active[j] = j
+            copy(received[j], local[j])
+        for step in range(max_local):
+            for j in range(k):
+                fill(sums[j], 0.0)
+            fill(count, 0.0)
+            fill(own, 0.0)
+            scan(
+                X, weight, start, stop, local[:n_active], scratch, no_labels, sums, count,
+                own if len(inertia) else no_inertia,
+            )  # fmt: skip
+            if step == 0:
+                copy(count, counts[place])
+                if len(inertia):
+                    received_inertia[place] = 0.0
+                    for j in range(k):
+                        received_inertia[place] += own[j]
+                if drop:
+                    n_active = 0
+                    for j in range(k):
+                        if count[j] > 0:
+                            active[n_active] = j
+                            copy(received[j], local[n_active])
+                            copy(sums[j], sums[n_active])
+                            count[n_active], own[n_active] = count[j], own[j]
+                            n_active += 1
+            movement = 0.0
+            for j in range(n_active):
+                if count[j] > 0:
+                    away = 0.0
+                    for f in range(m):
+                        mean = sums[j, f] / count[j]
+                        away += (mean - local[j, f]) ** 2
+                        local[j, f] = mean
+                    movement += away
+                    own[j] -= count[j] * away  # Σ‖x - mean‖² from distances to where the centroid was
+            if np.sqrt(movement) < tol_local:
+                break
+        for j in range(k):
+            copy(received[j], means[place, j])
+            status[place, j] = MEAN
+            last_counts[place, j] = 0.0
+            if len(inertia):
+                inertia[place, j] = 0.0
+        for q in range(n_active):
+            copy(local[q], means[place, active[q]])
+            last_counts[place, active[q]] = count[q]
+            if len(inertia):
+                inertia[place, active[q]] = max(own[q], 0.0)
+
+
+@entry()
+def add_up(weights, slots, received, means, status, first, last, weighted_sum, plain_sum):
+    """Add Σ ω c and Σ c over clients, for clusters `first` to `last`, in the order of the clients."""
+    m = received.shape[1]
+    for j in range(first, last):
+        for a in range(len(slots)):
+            own = weights[a, j]
+            centroid = received[j] if status[slots[a], j] == AS_RECEIVED else means[slots[a], j]
+            for f in range(m):
+                weighted_sum[j, f] += own * centroid[f]
+                plain_sum[j, f] += centroid[f]
+
+
+# --- following the centroids from round to round -----------------------------------------------
+#
+# Between rounds the centroids move little. For each row an upper bound of the distance to its own
+# centroid and lower bounds of those to all others are kept; when centroids move by some length, no
+# distance changes by more than that (the triangle inequality). Distances are computed only where
+# the bounds cross.
+
+
+@entry(fastmath=_ANY_ORDER)
+def movements(old, new, result):
+    """How far each centroid has moved, rounded up."""
+    k, m = new.shape
+    for j in range(k):
+        total = 0.0
+        for f in range(m):
+            total += (new[j, f] - old[j, f]) ** 2
+        result[j] = np.sqrt(total) * (1 + (m + 8) * _DOUBLE)
+
+
+@inner(fastmath={"nsz"})
+def relax(lower, upper, labels, moved, nearest):
+    """Loosen the bounds by how far the centroids have moved; `nearest` is the lowest lower bound."""
+    k, n = lower.shape
+    for p in range(n):
+        nearest[p] = np.inf
+    for j in range(k):
+        length = moved[j]
+        for p in range(n):
+            bound = (lower[j, p] - length) * (1 - 4 * _DOUBLE)
+            lower[j, p] = bound
+            nearest[p] = bound if bound < nearest[p] else nearest[p]
+    for p in range(n):
+        upper[p] = (upper[p] + moved[labels[p]]) * (1 + 4 * _DOUBLE)
+
+
+@inner()
+def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
+    """Find the nearest centroid of row start + p where its bounds leave open which it is.
+
+    Returns
+    -------
+    n_computed : int
+        Distances it took.
+    """
+    k, m = centroids.shape
+    sure = 1 + (m + 16) * 4 * _DOUBLE
+    a, n_computed = labels[p], 1
+    best, label = quick_square(X, start + p, centroids, a), a
+    within = np.sqrt(best) * sure
+    upper[p] = within
+    if within < nearest[p]:
+        return n_computed
+    fill(squares, np.inf)
+    squares[a] = best
+    for j in range(k):
+        if j != a and not within < lower[j, p]:
+            n_computed += 1
+            squares[j] = quick_square(X, start + p, centroids, j)
+            distance = np.sqrt(squares[j])
+            lower[j, p] = distance * (2 - sure)
+            if squares[j] < best:
+                best, label, within = squares[j], j, distance * sure
+    limit, n_close = best * sure, 0
+    for j in range(k):
+        n_close += squares[j] <= limit
+    if n_close > 1:
+        exact = np.inf
+        for j in range(k):
+            if squares[j] <= limit:
+                square = exact_square(X, start + p, centroids, j)
+                if square < exact:
+                    exact, label = square, j
+    if label != a:
+        lower[a, p] = np.sqrt(squares[a]) * (2 - sure)
+        lower[label, p] = np.inf
+        labels[p] = label
+    upper[p] = np.sqrt(squares[label]) * sure
+    return n_computed
+
+
+@inner()
+def measure(X, start, stop, centroids, factor, scratch, lower, upper, labels):
+    """Labels and bounds of a client's rows from scratch, by matrix product."""
+    size, lengths, label, errors = scratch.size, scratch.lengths, scratch.label, scratch.square
+    k, m = centroids.shape
+    back = 1.0 / np.float64(factor)
+    for block in range(start, stop, size):
+        n, first = min(size, stop - block), block - start
+        values = nearest_by_product(X, block, n, centroids, factor, scratch)
+        for q in range(n):
+            length = np.float64(lengths[q])
+            # Of the value, and of the squared length that is added to it; where anything is not
+            # finite, the bounds say nothing.
+            errors[q] = 2 * rounding(m, np.sqrt(length)) + 2 * (m + 8) * _SINGLE * length
+            square = np.float64(values[label[q], q]) + length + errors[q]
+            upper[first + q] = np.sqrt(square) * back if square < 1e30 else np.inf
+            if not length < 1e30:
+                errors[q] = np.inf
+        for j in range(k):
+            for q in range(n):
+                square = np.float64(values[j, q]) + np.float64(lengths[q]) - errors[q]
+                lower[j, first + q] = np.sqrt(square if square > 0 else 0.0) * back
+        for q in range(n):
+            labels[first + q] = label[q]
+            lower[label[q], first + q] = np.inf
+
+
+# --- local steps on the Gram matrix ------------------------------------------------------------
+#
+# After the first local step all centroids are means of the client's own rows, and products of rows
+# with rows are all that is needed: with K = X Xᵀ and the sums T_jp = Σ_{q∈j} K_qp,
+#     ‖x_p - mean_j‖² - K_pp = Σ_{p∈j} T_jp / n_j² - 2 T_jp / n_j.
+# When a row changes its cluster, two rows of T change by a row of K. K is taken of centred rows,
+# scaled so that no row is longer than one, and kept in single precision.
+
+
+@inner()
+def gram_matrix(X, start, stop, gram, lengths, rows, mean):
+    """Fill the Gram matrix (n, n) of a client's centred rows, and the rows' squared lengths.
+
+    `rows` and `mean` are room for the centred rows and for their centre.
+
+    Returns
+    -------
+    scale : float
+        By which squares were divided.
+    reach : float
+        Length of the longest row as it is, not centred.
+    """
+    n, m = stop - start, X.shape[1]
+    fill(mean, 0.0)
+    reach = 0.0
+    for p in range(n):
+        total = 0.0
+        for f in range(m):
+            number = np.float64(X[start + p, f])
+            mean[f] += number / n
+            total += number * number
+        reach = max(reach, total)
+    scale = 0.0
+    for p in range(n):
+        total = 0.0
+        for f in range(m):
+            number = np.float64(X[start + p, f]) - mean[f]
+            rows[p, f] = number
+            total += number * number
+        lengths[p] = total
+        scale = max(scale, total)
+    if scale == 0.0:
+        scale = 1.0
+    # Half of the matrix by matrix products, in blocks; the other half is the same.
+    size = 64
+    products = np.empty(size * n)
+    back = 1.0 / scale
+    for block in range(0, n, size):
+        n_rows, n_columns = min(size, n - block), n - block
+        part = products[: n_rows * n_columns].reshape(n_rows, n_columns)
+        np.dot(rows[block : block + n_rows], rows[block:n].T, part)
+        for q in range(n_rows):
+            for p in range(n_columns):
+                number = np.float32(part[q, p] * back)
+                gram[block + q, block + p] = number
+                gram[block + p, block + q] = number
+    for p in range(n):
+        lengths[p] /= scale
+    return scale, np.sqrt(reach)
+
+
+@inner()
+def gram_error(n, m, scale, reach):
+    """Bound on how far ‖x - mean‖² - ‖x‖² from the Gram matrix is from the plain version's, in units of `scale`.
+
+    Single precision of K, double precision of everything else, and the plain version's own
+    roundings: of its distances and of its means, which are as large as rows that are not centred.
+    """
+    mean = 2 * (n + 2) * _DOUBLE * reach / np.sqrt(scale)
+    return 6 * _SINGLE + 32 * (n + m + 8) * _DOUBLE + 4 * mean + mean * mean
+
+
+@inner()
+def move_row(gram, p, weight, sums, old, new):
+    """Let row p change its cluster in the sums T (k, n)."""
+    for q in range(gram.shape[0]):
+        change = weight * np.float64(gram[p, q])
+        sums[old, q] -= change
+        sums[new, q] += change
+
+
+@inner()
+def sum_gram(gram, weight, start, labels, sums):
+    """T from the start: T_j = Σ over the rows of cluster j of their rows of K."""
+    n = gram.shape[0]
+    for j in range(len(sums)):
+        fill(sums[j], 0.0)
+    for p in range(n):
+        j = labels[p]
+        own = weight[start + p] if len(weight) else 1.0
+        for q in range(n):
+            sums[j, q] += own * np.float64(gram[p, q])
+
+
+@inner()
+def mean_of(X, weight, start, labels, j, count, result):
+    """The mean of a cluster's rows, added in their order as the plain version does."""
+    fill(result, 0.0)
+    for p in range(len(labels)):
+        if labels[p] == j:
+            own = weight[start + p] if len(weight) else 1.0
+            for f in range(len(result)):
+                result[f] += own * np.float64(X[start + p, f])
+    for f in range(len(result)):
+        result[f] /= count
+
+
+@inner(fastmath=_FINITE)
+def two_lowest_means(sums, factors, squares, frozen, status, best, second, label):
+    """Lowest two of ‖mean‖² - 2x·mean per row over all clusters that are not as received.
+
+    `sums` times `factors`, or `frozen` for a cluster that lost its rows, are the products x·mean.
+    """
+    k, n = sums.shape
+    for p in range(n):
+        best[p] = 1e300
+        second[p] = 1e300
+        label[p] = 0
+    for j in range(k):
+        if status[j] == AS_RECEIVED:
+            continue
+        products, factor, square = sums[j], factors[j], squares[j]
+        if status[j] == FROZEN:
+            products, factor = frozen[j], 1.0
+        for p in range(n):
+            value = square - 2 * factor * products[p]
+            second[p] = min(second[p], max(value, best[p]))
+            label[p] = np.int32(j) if value < best[p] else label[p]
+            best[p] = min(best[p], value)
+
+
+class Room(NamedTuple):
+    """Buffers for the local steps of one client; see `new_room`.
+
+    Attributes
+    ----------
+    sums, frozen : ndarray of shape (k * n,)
+        T; products of rows with the means of clusters that lost their rows.
+    best, second : ndarray of shape (n,)
+        Lowest two values of each row.
+    nearest : ndarray of shape (n,)
+        Lowest lower bound of each row.
+    label, final : ndarray of shape (n,)
+        New labels; the labels of the last local step of the last time.
+    count, factors, squares : ndarray of shape (k,)
+        Weight of each cluster, one over it, ‖mean‖².
+    n_rows : ndarray of shape (k,)
+    local, ready : ndarray of shape (k, m) and (k,)
+        Local centroids as the plain version has them, and where they are up to date.
+    means : ndarray of shape (k, m)
+    status, dirty : ndarray of shape (k,)
+    vector : ndarray of shape (m,)
+    centred : ndarray of shape (n, m)
+        For a Gram matrix; of length zero where there is none to be made.
+    """
+
+    sums: Any
+    frozen: Any
+    best: Any
+    second: Any
+    nearest: Any
+    label: Any
+    final: Any
+    count: Any
+    factors: Any
+    squares: Any
+    n_rows: Any
+    local: Any
+    ready: Any
+    means: Any
+    status: Any
+    dirty: Any
+    vector: Any
+    centred: Any
+
+
+def new_room(k, m, n, with_gram=False, new_gram=False):
+    """Buffers for clients with up to n rows."""
+    n_steps = n if with_gram else 0
+    return Room(
+        sums=np.empty(k * n_steps),
+        frozen=np.empty(k * n_steps),
+        best=np.empty(n_steps),
+        second=np.empty(n_steps),
+        nearest=np.empty(n),
+        label=np.empty(n_steps, np.int32),
+        final=np.empty(n, np.int32),
+        count=np.empty(k),
+        factors=np.empty(k),
+        squares=np.empty(k),
+        n_rows=np.empty(k, np.int64),
+        local=np.empty((k, m)),
+        ready=np.empty(k, np.bool_),
+        means=np.empty((k, m)),
+        status=np.empty(k, np.int8),
+        dirty=np.empty(k, np.bool_),
+        vector=np.empty(m),
+        centred=np.empty((n if new_gram else 0, m)),
+    )
+
+
+@inner()
+def place_of(X, weight, start, labels, j, status, count, received, means, local, ready):
+    """Where a cluster's local centroid is, as the plain version has it: in `local`."""
+    if not ready[j]:
+        if status[j] == MEAN:
+            mean_of(X, weight, start, labels, j, count[j], local[j])
+        elif status[j] == FROZEN:
+            copy(means[j], local[j])
+        else:
+            copy(received[j], local[j])
+        ready[j] = True
+
+
+@inner()
+def first_movement_is_small(X, weight, start, labels, received, count, tol_local, probe, vector):
+    """Does the first step move all centroids by less than `tol_local` in all?
+
+    Mostly one cluster is enough to see that it does not: the one with the fewest rows, whose mean
+    is kept in `probe`.
+
+    Returns
+    -------
+    small : bool
+    cluster : int
+    """
+    k = len(count)
+    smallest = -1
+    for j in range(k):
+        if count[j] > 0 and (smallest < 0 or count[j] < count[smallest]):
+            smallest = j
+    mean_of(X, weight, start, labels, smallest, count[smallest], probe)
+    if np.sqrt(square_between(probe, received[smallest])) >= tol_local:
+        return False, smallest
+    total = 0.0
+    for j in range(k):
+        if count[j] > 0:
+            mean_of(X, weight, start, labels, j, count[j], vector)
+            total += square_between(vector, received[j])
+    return np.sqrt(total) < tol_local, smallest
+
+
+@inner()
+def square_between(a, b):
+    """Squared distance of two vectors."""
+    total = 0.0
+    for f in range(len(a)):
+        total += (a[f] - b[f]) ** 2
+    return total
+
+
+@inner()
+def consider_received(X, start, received, status, lower, lengths, scale, error, best, second, label):
+    """Let clusters that are where they were received compete for the rows, too.
+
+    Their distances are computed only where the lower bounds do not rule them out.
+    """
+    sure = 1 + (X.shape[1] + 16) * 4 * _DOUBLE
+    for j in range(len(received)):
+        if status[j] != AS_RECEIVED:
+            continue
+        for p in range(len(best)):
+            if not lower[j, p] * lower[j, p] > (best[p] + lengths[p] + 3 * error) * scale:
+                square = quick_square(X, start + p, received, j)
+                lower[j, p] = np.sqrt(square) * (2 - sure)
+                value = square / scale - lengths[p]
+                second[p] = min(second[p], max(value, best[p]))
+                if value < best[p]:
+                    best[p], label[p] = value, j
+
+
+@inner()
+def decide_by_means(
+    X, weight, start, p, labels, status, count, received, means, local, ready,
+    sums, factors, squares, frozen, lengths, scale, limit, lower, drop,
+):  # fmt: skip
+    """Nearest local centroid of a row by the plain formula, among those whose value is within `limit`."""
+    best, label = np.inf, 0
+    for j in range(len(received)):
+        if status[j] == MEAN:
+            value = squares[j] - 2 * factors[j] * sums[j, p]
+        elif status[j] == FROZEN:
+            value = squares[j] - 2 * frozen[j, p]
+        elif drop:
+            continue
+        else:
+            value = lower[j, p] * lower[j, p] / scale - lengths[p]
+        if not value > limit:
+            place_of(X, weight, start, labels, j, status, count, received, means, local, ready)
+            square = exact_square(X, start + p, local, j)
+            if square < best:
+                best, label = square, j
+    return label
+
+
+@inner()
+def gram_steps(
+    X, weight, start, received, max_local, tol_local, drop, gram, lengths, scale, error,
+    first_sums, first, lower, counts, final, status, last_counts, means, reach, probe, room,
+):  # fmt: skip
+    """Local steps of one client from its first labels on; labels and counts of the last step.
+
+    Returns
+    -------
+    filled : bool
+        Whether a cluster without rows at first won some later: then the steps depend on where the
+        received centroids are, not only on the first labels.
+    probe_cluster : int
+    """
+    k, n = first_sums.shape
+    count, factors, squares, n_rows = room.count, room.factors, room.squares, room.n_rows
+    local, ready = room.local, room.ready
+    sums, frozen = room.sums[: k * n].reshape(k, n), room.frozen[: k * n].reshape(k, n)
+    best, second, label = room.best[:n], room.second[:n], room.label[:n]
+    for j in range(k):
+        copy(first_sums[j], sums[j])
+    copy(first, final)
+    copy(counts, count)
+    fill(reach, 0.0)
+    for j in range(k):
+        status[j] = MEAN if count[j] > 0 else AS_RECEIVED
+        ready[j] = False
+    filled, probe_cluster = False, -1
+    if tol_local > 0:
+        small, probe_cluster = first_movement_is_small(
+            X, weight, start, first, received, count, tol_local, probe, room.vector
+        )  # fmt: skip
+        if small:
+            copy(count, last_counts)
+            return filled, probe_cluster
+    for _ in range(1, max_local):
+        for j in range(k):
+            if status[j] == MEAN:
+                squares[j] = 0.0
+                factors[j] = 1.0 / count[j]
+        for p in range(n):
+            own = weight[start + p] if len(weight) else 1.0
+            squares[final[p]] += own * sums[final[p], p]
+        for j in range(k):
+            if status[j] == MEAN:
+                squares[j] *= factors[j] * factors[j]
+        two_lowest_means(sums, factors, squares, frozen, status, best, second, label)
+        if not drop:
+            consider_received(
+                X, start, received, status, lower, lengths, scale, error, best, second, label
+            )  # fmt: skip
+        fill(n_rows, 0)
+        n_changed = 0
+        for p in range(n):
+            if not second[p] - best[p] > 2 * error:
+                label[p] = decide_by_means(
+                    X, weight, start, p, final, status, count, received, means, local, ready,
+                    sums, factors, squares, frozen, lengths, scale, best[p] + 2 * error, lower, drop,
+                )  # fmt: skip
+            reach[p] = max(reach[p], (best[p] + lengths[p] + 3 * error) * scale)
+            n_rows[label[p]] += 1
+            n_changed += label[p] != final[p]
+        if n_changed == 0:
+            break
+        for j in range(k):
+            if status[j] == MEAN and n_rows[j] == 0:
+                mean_of(X, weight, start, final, j, count[j], means[j])
+                for p in range(n):
+                    frozen[j, p] = sums[j, p] * factors[j]
+        moving = tol_local <= 0 or means_move(
+            X, weight, start, final, label, status, n_rows, received, means, tol_local, room
+        )  # fmt: skip
+        for p in range(n):
+            if label[p] != final[p]:
+                own = weight[start + p] if len(weight) else 1.0
+                move_row(gram, p, own, sums, final[p], label[p])
+                ready[final[p]] = False
+                ready[label[p]] = False
+        fill(count, 0.0)
+        for p in range(n):
+            final[p] = label[p]
+            count[label[p]] += weight[start + p] if len(weight) else 1.0
+        for j in range(k):
+            if n_rows[j] > 0:
+                filled = filled or status[j] == AS_RECEIVED
+                status[j] = MEAN
+            elif status[j] == MEAN:
+                status[j] = FROZEN
+                fill(sums[j], 0.0)
+        if not moving:
+            break
+    copy(count, last_counts)
+    return filled, probe_cluster
+
+
+@inner()
+def movement_of(X, weight, start, old, new, j, status, received, means, room):
+    """Squared length by which a cluster's local centroid moves when labels change from old to new."""
+    count = 0.0
+    for p in range(len(new)):
+        if new[p] == j:
+            count += weight[start + p] if len(weight) else 1.0
+    place_of(X, weight, start, old, j, status, room.count, received, means, room.local, room.ready)
+    mean_of(X, weight, start, new, j, count, room.vector)
+    return square_between(room.vector, room.local[j])
+
+
+@inner()
+def means_move(X, weight, start, old, new, status, n_rows, received, means, tol_local, room):
+    """Do the local centroids move by `tol_local` or more when the labels change from old to new?
+
+    Mostly one cluster that lost or won rows is enough to see it, the one with the fewest.
+    """
+    changed, k = room.dirty, len(n_rows)
+    fill(changed, False)
+    for p in range(len(old)):
+        if old[p] != new[p]:
+            changed[old[p]] = n_rows[old[p]] > 0
+            changed[new[p]] = True
+    smallest = new[0]
+    for j in range(k):
+        if changed[j] and (not changed[smallest] or n_rows[j] < n_rows[smallest]):
+            smallest = j
+    total = movement_of(X, weight, start, old, new, smallest, status, received, means, room)
+    for j in range(k):
+        if np.sqrt(total) >= tol_local:
+            return True
+        if changed[j] and j != smallest:
+            total += movement_of(X, weight, start, old, new, j, status, received, means, room)
+    return np.sqrt(total) >= tol_local
+
+
+class TrailArrays(NamedTuple):
+    """What is remembered of the clients of one run; client i's rows are those from starts[i] on.
+
+    Attributes
+    ----------
+    labels, final : ndarray of shape (n,)
+        Labels of the first and of the last local step.
+    before : ndarray of shape (n,)
+        First labels of the time before.
+    upper : ndarray of shape (n,)
+        No row is farther from its own centroid.
+    lower, sums : ndarray of shape (n * k,)
+        For each client, from start * k on, an array (k, n_i): no row is nearer to the centroid (infinity
+        for its own); and T.
+    reach : ndarray of shape (n,)
+        Squared: no row was farther from its local centroid in any step.
+    means, status : ndarray of shape (N, k, m) and (N, k)
+    counts, last_counts : ndarray of shape (N, k)
+    probes, probe_clusters : ndarray of shape (N, m) and (N,)
+        The mean of one cluster after the first step.
+    known : ndarray of shape (N,)
+        The setting of the last answer, 0 if there was none.
+    again : ndarray of shape (N,)
+        Whether the last answer depends on more than the first labels.
+    n_moves : ndarray of shape (N,)
+        Rows that changed their cluster in T since it was summed, -1 if it is not up to date.
+    """
+
+    labels: Any
+    final: Any
+    before: Any
+    upper: Any
+    lower: Any
+    sums: Any
+    reach: Any
+    means: Any
+    status: Any
+    counts: Any
+    last_counts: Any
+    probes: Any
+    probe_clusters: Any
+    known: Any
+    again: Any
+    n_moves: Any
+
+
+class GramArrays(NamedTuple):
+    """Gram matrices, one after the other in `pool` from `offsets` on, and what belongs to them.
+
+    `lengths` (n,) are squared lengths of centred rows; `scales` (N,) are 0 where there is no matrix yet;
+    `errors` (N,) see `gram_error`.
+    """
+
+    pool: Any
+    offsets: Any
+    lengths: Any
+    scales: Any
+    errors: Any
+
+
+# --- a round of many clients -------------------------------------------------------------------
+
+
+@inner()
+def renew_means(X, weight, start, before, final, was, status, last_counts, means, dirty):
+    """Take the means of clusters whose rows are not what they were, and only of those."""
+    k = len(status)
+    for j in range(k):
+        dirty[j] = status[j] == MEAN and was[j] != MEAN
+    for p in range(len(final)):
+        if before[p] != final[p]:
+            if before[p] >= 0:
+                dirty[before[p]] = status[before[p]] == MEAN
+            dirty[final[p]] = True
+    for j in range(k):
+        if dirty[j]:
+            fill(means[j], 0.0)
+    for p in range(len(final)):
+        j = final[p]
+        if dirty[j]:
+            own = weight[start + p] if len(weight) else 1.0
+            for f in range(X.shape[1]):
+                means[j, f] += own * np.float64(X[start + p, f])
+    for j in range(k):
+        if dirty[j]:
+            for f in range(X.shape[1]):
+                means[j, f] /= last_counts[j]
+
+
+@inner()
+def answer_stands(n, received, status, lower, reach, drop, tol_local, probe_cluster, probe):
+    """Would the local steps go as they went, now that only the received centroids have moved a little?
+
+    They do not depend on these, unless a cluster without rows could win some, or the first step
+    could be a small one.
+    """
+    if not drop:
+        for j in range(len(received)):
+            if status[j] == AS_RECEIVED:
+                for p in range(n):
+                    if not lower[j, p] * lower[j, p] > reach[p]:
+                        return False
+    if tol_local > 0:
+        return np.sqrt(square_between(probe, received[probe_cluster])) >= tol_local
+    return True
+
+
+@entry()
+def follow_labels(X, starts, which, drift, drift_of, received, trail, scratch, room):
+    """First labels of several clients, from the bounds of the last time.
+
+    Client which[a] was last asked when the centroids were drift[drift_of[a]] away from where they
+    are now; -1 stands for never. The labels of the last time go to trail.before.
+    """
+    k, m = received.shape
+    factor = scratch.shift.dtype.type(focus(received, scratch.scaled, scratch.squares, scratch.shift))
+    nearest = room.nearest
+    sure = 1 + (m + 16) * 4 * _DOUBLE
+    for a in range(len(which)):
+        start, stop = starts[which[a]], starts[which[a] + 1]
+        n = stop - start
+        labels, upper = trail.labels[start:stop], trail.upper[start:stop]
+        lower = trail.lower[start * k : stop * k].reshape(k, n)
+        copy(labels, trail.before[start:stop])
+        renew = drift_of[a] < 0
+        if not renew:
+            relax(lower, upper, labels, drift[drift_of[a]], nearest)
+            n_computed = 0
+            for p in range(n):
+                if not upper[p] * sure < nearest[p]:
+                    n_computed += tighten(
+                        X, start, p, received, nearest, lower, upper, labels, room.squares
+                    )  # fmt: skip
+                    # One by one; where there are many, all of them together are cheaper.
+                    if n_computed * _FEW_OPEN > n * k:
+                        renew = True
+                        break
+        if renew:
+            measure(X, start, stop, received, factor, scratch, lower, upper, labels)
+
+
+@inner()
+def count_changes(trail, start, stop):
+    """Rows whose first label is not what it was the last time."""
+    n_changed = 0
+    for p in range(start, stop):
+        n_changed += trail.before[p] != trail.labels[p]
+    return n_changed
+
+
+@inner()
+def count_first(weight, start, stop, labels, counts):
+    """Weight of each cluster by the first labels."""
+    fill(counts, 0.0)
+    for p in range(start, stop):
+        counts[labels[p]] += weight[p] if len(weight) else 1.0
+
+
+@entry()
+def follow_step(X, weight, starts, which, trail, room):
+    """The answers of several clients that make one local step, after `follow_labels`."""
+    for a in range(len(which)):
+        i = which[a]
+        start, stop = starts[i], starts[i + 1]
+        n_changed = count_changes(trail, start, stop)
+        if n_changed == 0 and trail.known[i] == ONE_STEP:
+            continue
+        before = last_labels(trail, i, start, stop, room)
+        count_first(weight, start, stop, trail.labels, trail.counts[i])
+        copy(trail.labels[start:stop], trail.final[start:stop])
+        copy(trail.counts[i], trail.last_counts[i])
+        for j in range(len(room.status)):
+            room.status[j] = trail.status[i, j]
+            trail.status[i, j] = MEAN if trail.counts[i, j] > 0 else AS_RECEIVED
+        renew_means(
+            X, weight, start, before, trail.final[start:stop], room.status, trail.status[i],
+            trail.last_counts[i], trail.means[i], room.dirty,
+        )  # fmt: skip
+        trail.known[i] = ONE_STEP
+        if n_changed:
+            trail.n_moves[i] = -1  # T is of other labels now
+
+
+@inner()
+def last_labels(trail, i, start, stop, room):
+    """Labels of which the means are: those of the last local step of the last time, or none."""
+    before = room.final[: stop - start]
+    copy(trail.final[start:stop], before)
+    if trail.known[i] == 0:
+        fill(before, -1)
+    return before
+
+
+@entry()
+def follow_steps(
+    X, weight, starts, which, received, max_local, tol_local, drop, setting, grams, trail, room
+):  # fmt: skip
+    """The answers of several clients that make several local steps, after `follow_labels`."""
+    k, m = received.shape
+    for a in range(len(which)):
+        i = which[a]
+        start, stop = starts[i], starts[i + 1]
+        n, status = stop - start, trail.status[i]
+        lower, reach = trail.lower[start * k : stop * k].reshape(k, n), trail.reach[start:stop]
+        n_changed = count_changes(trail, start, stop)
+        if (
+            n_changed == 0
+            and trail.known[i] == setting
+            and not trail.again[i]
+            and answer_stands(
+                n, received, status, lower, reach, drop, tol_local, trail.probe_clusters[i], trail.probes[i]
+            )
+        ):
+            continue
+        first, final = trail.labels[start:stop], trail.final[start:stop]
+        before = last_labels(trail, i, start, stop, room)
+        copy(status, room.status)
+        count_first(weight, start, stop, trail.labels, trail.counts[i])
+        offset, lengths = grams.offsets[i], grams.lengths[start:stop]
+        gram = grams.pool[offset : offset + n * n].reshape(n, n)
+        if grams.scales[i] == 0.0:
+            scale, longest = gram_matrix(X, start, stop, gram, lengths, room.centred, room.vector)
+            grams.scales[i] = scale
+            grams.errors[i] = gram_error(n, m, scale, longest)
+        sums = trail.sums[start * k : stop * k].reshape(k, n)
+        if trail.n_moves[i] < 0 or trail.n_moves[i] + n_changed > n:
+            sum_gram(gram, weight, start, first, sums)
+            trail.n_moves[i] = 0
+        else:
+            for p in range(n):
+                if trail.before[start + p] != first[p]:
+                    own = weight[start + p] if len(weight) else 1.0
+                    move_row(gram, p, own, sums, trail.before[start + p], first[p])
+            trail.n_moves[i] += n_changed
+        trail.again[i], trail.probe_clusters[i] = gram_steps(
+            X, weight, start, received, max_local, tol_local, drop, gram, lengths,
+            grams.scales[i], grams.errors[i], sums, first, lower, trail.counts[i], final, status,
+            trail.last_counts[i], trail.means[i], reach, trail.probes[i], room,
+        )  # fmt: skip
+        renew_means(
+            X, weight, start, before, final, room.status, status, trail.last_counts[i], trail.means[i],
+            room.dirty,
+        )  # fmt: skip
+        trail.known[i] = setting
+
+
+@entry()
+def inertia_of_clients(
+    X, weight, starts, which, received, first, final, means, inertia, received_inertia
+):  # fmt: skip
+    """Squared distances per cluster to the local centroids, and in all to the received ones."""
+    for a in range(len(which)):
+        i = which[a]
+        fill(inertia[i], 0.0)
+        received_inertia[i] = 0.0
+        for p in range(starts[i], starts[i + 1]):
+            own = weight[p] if len(weight) else 1.0
+            received_inertia[i] += own * quick_square(X, p, received, first[p])
+            inertia[i, final[p]] += own * quick_square(X, p, means[i], final[p])

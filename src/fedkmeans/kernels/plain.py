@@ -1,0 +1,113 @@
+"""The plain kernel: `fedkmeans.lloyd`, one client after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedkmeans import lloyd
+from fedkmeans.kernels.protocol import Rows
+from fedkmeans.records import LocalSummary
+from fedkmeans.threads import in_threads
+from fedkmeans.typing import DataArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """An `Outcome` of one summary a client."""
+
+    summaries: list[LocalSummary]
+
+    @property
+    def counts(self) -> FloatArray:
+        return np.array([local.counts for local in self.summaries])
+
+    @property
+    def last_counts(self) -> FloatArray:
+        return np.array([local.last_counts for local in self.summaries])
+
+    @property
+    def inertia(self) -> FloatArray:
+        return np.array([local.inertia for local in self.summaries])
+
+    @property
+    def received_inertia(self) -> FloatArray:
+        return np.array([local.received_inertia for local in self.summaries])
+
+    def centroids(self, place: int) -> FloatArray:
+        """Local centroids of one client."""
+        return self.summaries[place].centroids.copy()
+
+    def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
+        """Add Σ ω c and Σ c."""
+        for local, weight in zip(self.summaries, weights, strict=True):
+            weighted_sum += weight[:, None] * local.centroids
+            plain_sum += local.centroids
+
+
+class Plain:
+    """See `Kernel`."""
+
+    name = "numpy"
+
+    def assign(self, X: DataArray, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+        """Label of the nearest centroid for every row."""
+        return lloyd.assign(X, centroids)
+
+    def lloyd_step(
+        self,
+        X: DataArray,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums and counts per cluster."""
+        return lloyd.cluster_sums(X, lloyd.assign(X, centroids), len(centroids), sample_weight)
+
+    def inertia(
+        self,
+        X: DataArray,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> float:
+        """Sum of squared distances to the nearest centroid."""
+        labels = lloyd.assign(X, centroids)
+        return float(lloyd.inertia_per_cluster(X, centroids, labels, sample_weight).sum())
+
+    def local_steps(
+        self,
+        rows: Rows,
+        which: IntArray,
+        centroids: FloatArray,
+        *,
+        max_local: int,
+        tol_local: float,
+        empty_clusters: str,
+        inertia: bool = False,
+        n_threads: int = 1,
+    ) -> Summaries:
+        """Local steps of some clients."""
+
+        def work(client: int) -> LocalSummary:
+            part = slice(rows.starts[client], rows.starts[client + 1])
+            weight = None if rows.sample_weight is None else rows.sample_weight[part]
+            return lloyd.local_update(
+                rows.X[part],
+                centroids,
+                max_local=max_local,
+                tol_local=tol_local,
+                empty_clusters=empty_clusters,
+                sample_weight=weight,
+                with_inertia=inertia,
+            )
+
+        return Summaries(in_threads(work, [(int(client),) for client in which], n_threads))
+
+    def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
+        """Local centroids of so many clients are 32 MB."""
+        return max(1, 2**22 // centroids.size)
+
+
+KERNEL = Plain()

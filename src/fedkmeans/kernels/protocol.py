@@ -1,0 +1,106 @@
+"""What a kernel must be able to do, and nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fedkmeans.typing import DataArray, FloatArray, IntArray
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one or several clients in one table.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, m)
+    starts : ndarray of shape (N + 1,)
+        Client i has the rows from starts[i] up to starts[i + 1].
+    sample_weight : ndarray of shape (n,) or None
+    memo : object
+        What a kernel wants to remember about these rows; nobody else looks at it.
+    """
+
+    X: DataArray
+    starts: IntArray
+    sample_weight: FloatArray | None = None
+    memo: Any = field(default=None, repr=False)
+
+
+class Outcome(Protocol):
+    """What came of the local steps of A clients; good until the next local steps on the same rows.
+
+    Attributes
+    ----------
+    counts, last_counts : ndarray of shape (A, k)
+        As in a `LocalSummary`, one row a client.
+    inertia : ndarray of shape (A, k) or None
+    received_inertia : ndarray of shape (A,) or None
+        Only where they were asked for.
+    """
+
+    counts: FloatArray
+    last_counts: FloatArray
+    inertia: FloatArray | None
+    received_inertia: FloatArray | None
+
+    def centroids(self, place: int) -> FloatArray:
+        """Local centroids of one of the clients, a new array of shape (k, m)."""
+        ...
+
+    def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
+        """Add Σ ω c and Σ c over the clients, in their order, to arrays of shape (k, m).
+
+        `weights` has shape (A, k).
+        """
+        ...
+
+
+class Kernel(Protocol):
+    """The arithmetic on rows; labels are the same whichever kernel finds them."""
+
+    name: str
+
+    def assign(self, X: DataArray, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+        """Label of the nearest centroid for every row, shape (n,); the first one wins a tie."""
+        ...
+
+    def lloyd_step(
+        self,
+        X: DataArray,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums (k, m) and counts (k,) of the rows nearest to each centroid, in one pass."""
+        ...
+
+    def inertia(
+        self,
+        X: DataArray,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> float:
+        """Sum of squared distances of all rows to their nearest centroid."""
+        ...
+
+    def local_steps(
+        self,
+        rows: Rows,
+        which: IntArray,
+        centroids: FloatArray,
+        *,
+        max_local: int,
+        tol_local: float,
+        empty_clusters: str,
+        inertia: bool = False,
+        n_threads: int = 1,
+    ) -> Outcome:
+        """Local steps of the clients `which`, all in one call; see `lloyd.local_update`."""
+        ...
+
+    def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
+        """How many clients to pass to `local_steps` at a time, so that memory stays bounded."""
+        ...
