@@ -1,4 +1,4 @@
-"""k-means on the data of one client, from scratch: what k-FED and FKM ask of a site.
+"""k-means from scratch on rows that lie in one place: the plain version.
 
 Built on the same steps as the federated rounds, so that integer and single precision data are
 never turned into double precision as a whole.
@@ -7,10 +7,8 @@ never turned into double precision as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, svds
 
 from fedkmeans.lloyd import (
     assign,
@@ -20,17 +18,12 @@ from fedkmeans.lloyd import (
     double_block,
     means,
     relocate_empty,
-    squared_distances,
 )
-from fedkmeans.records import CentroidSet
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
-# Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
-_LARGEST_GRAM = 2048
 
-LocalClustering: TypeAlias = Callable[
-    [DataArray, int, np.random.Generator, int, int, FloatArray | None], FloatArray
-]
+# What is lower by less than this is not better, but rounded otherwise.
+BETTER = 1 - 1e-10
 
 
 def kmeans_plusplus(
@@ -51,41 +44,73 @@ def kmeans_plusplus(
     """
     weight = np.ones(len(X)) if sample_weight is None else sample_weight
     shift = cluster_sums(X, np.zeros(len(X), dtype=np.intp), 1)[0][0] / len(X)
-    n_trials = n_trials or 2 + int(np.log(n_clusters))
-    first = rng.choice(len(X), p=weight / weight.sum())
-    chosen = [int(first)]
-    closest = _distances_to_rows(X, [chosen[0]], shift)[0]
-    while len(chosen) < n_clusters:
+    chosen, uniforms = first_draws(weight, n_clusters, rng, n_trials)
+    closest = _distances_to_rows(X, chosen, shift)[0]
+    for uniform in uniforms:
         potential = np.cumsum(weight * closest)
-        if potential[-1] <= 0:  # fewer different rows than clusters: any row is as good as another
-            chosen.append(int(rng.integers(len(X))))
-            continue
-        draws = np.searchsorted(potential, rng.random(n_trials) * potential[-1], side="right")
-        draws = np.minimum(draws, len(X) - 1)
+        # Fewer different rows than clusters: any row is as good as another.
+        draws = np.array([int(uniform[0] * len(X))])
+        if potential[-1] > 0:
+            draws = np.searchsorted(potential, uniform * potential[-1], side="right")
+            draws = np.minimum(draws, len(X) - 1)
         candidates = np.minimum(closest, _distances_to_rows(X, draws, shift))
-        best = int(np.argmin(candidates @ weight))
+        best = lowest(candidates @ weight)
         closest = candidates[best]
         chosen.append(int(draws[best]))
-    return X[chosen].astype(np.float64)
+    return double_block(X, np.array(chosen))
+
+
+def lowest(values: FloatArray) -> int:
+    """Where the lowest value is; the first of those that differ by no more than rounding.
+
+    Two rows that are each other's nearest help exactly as much, and rounding must not decide.
+    """
+    best = 0
+    for place in range(1, len(values)):
+        if values[place] < BETTER * values[best]:
+            best = place
+    return best
+
+
+def first_draws(
+    weight: FloatArray, n_clusters: int, rng: np.random.Generator, n_trials: int | None = None
+) -> tuple[list[int], FloatArray]:
+    """All that is random in k-means++: the first row, and numbers in [0, 1) for each further trial.
+
+    Returns
+    -------
+    chosen : list of one int
+    uniforms : ndarray of shape (n_clusters - 1, n_trials)
+    """
+    n_trials = n_trials or 2 + int(np.log(n_clusters))
+    first = rng.choice(len(weight), p=weight / weight.sum())
+    return [int(first)], rng.random((n_clusters - 1, n_trials))
 
 
 def _distances_to_rows(X: DataArray, rows: IntArray | list[int], shift: FloatArray) -> FloatArray:
     """Squared distances of some rows to all rows, shape (len(rows), n), by matrix product.
 
-    Rounding is harmless here: the distances only steer random draws. A row's distance to itself
-    is exactly zero, so that it is not drawn twice.
+    Rounding is harmless here: the distances only steer random draws. What may be nothing but
+    rounding is zero, so that a row is not drawn twice.
     """
-    targets = X[rows].astype(np.float64) - shift
+    targets = double_block(X, np.asarray(rows)) - shift
+    noise = same_row(X.shape[1])
     squares = np.einsum("tm,tm->t", targets, targets)
     distances = np.empty((len(targets), len(X)))
     for part in blocks(len(X), X.shape[1] + len(targets)):
         block = double_block(X, part)
         block -= shift
         own = np.einsum("nm,nm->n", block, block)
-        distances[:, part] = squares[:, None] + own - 2.0 * (targets @ block.T)
-    np.maximum(distances, 0.0, out=distances)
-    distances[np.arange(len(targets)), rows] = 0.0
+        total = squares[:, None] + own
+        between = total - 2.0 * (targets @ block.T)
+        between[between <= noise * total] = 0.0
+        distances[:, part] = between
     return distances
+
+
+def same_row(m: int) -> float:
+    """Squared distances up to this part of the rows' squared lengths count as none."""
+    return 8.0 * (m + 8) * float(np.finfo(np.float64).eps)
 
 
 def lloyd(
@@ -123,15 +148,22 @@ def kmeans(
     -------
     ndarray of shape (n_clusters, m)
     """
-    best, best_inertia = None, np.inf
-    for _ in range(n_init):
-        centroids = lloyd(X, kmeans_plusplus(X, n_clusters, rng, sample_weight), max_iter, sample_weight)
-        if n_init == 1:
-            return centroids
-        inertia = inertia_of(X, centroids, sample_weight)
-        if best is None or inertia < best_inertia:
-            best, best_inertia = centroids, inertia
-    assert best is not None  # n_init is at least 1
+    return best_of(
+        n_init,
+        lambda: lloyd(X, kmeans_plusplus(X, n_clusters, rng, sample_weight), max_iter, sample_weight),
+        lambda centroids: inertia_of(X, centroids, sample_weight),
+    )
+
+
+def best_of(n_init: int, run: Callable[[], FloatArray], inertia: Callable[[FloatArray], float]) -> FloatArray:
+    """Run `n_init` times and return the centroids with the lowest inertia, the first of equals."""
+    best = run()
+    best_inertia = inertia(best) if n_init > 1 else 0.0
+    for _ in range(1, n_init):
+        centroids = run()
+        found = inertia(centroids)
+        if found < BETTER * best_inertia:
+            best, best_inertia = centroids, found
     return best
 
 
@@ -139,111 +171,3 @@ def inertia_of(X: DataArray, centroids: FloatArray, sample_weight: FloatArray | 
     """Sum of squared distances of all rows to their nearest centroid."""
     distances = distances_to_own(X, centroids, assign(X, centroids))
     return float(distances.sum() if sample_weight is None else distances @ sample_weight)
-
-
-def awasthi_sheffet(
-    X: DataArray,
-    n_clusters: int,
-    rng: np.random.Generator,
-    n_init: int = 1,
-    max_iter: int = 300,
-    sample_weight: FloatArray | None = None,
-) -> FloatArray:
-    """Local clustering of k-FED as published (Awasthi & Sheffet 2012).
-
-    Project on the top singular directions, cluster there, keep only points that are three times
-    nearer to their own centre than to any other, and start Lloyd's steps from their means.
-
-    Returns
-    -------
-    ndarray of shape (n_clusters, m)
-    """
-    directions = top_directions(X, n_clusters, rng)
-    projected = np.empty((len(X), len(directions)))
-    for rows in blocks(len(X), X.shape[1]):
-        projected[rows] = double_block(X, rows) @ directions.T
-    centres = kmeans(projected, n_clusters, rng, n_init, max_iter, sample_weight)
-    distances = np.sqrt(squared_distances(projected, centres))
-    nearest = distances.argmin(axis=1)
-    own = distances[np.arange(len(X)), nearest]
-    distances[np.arange(len(X)), nearest] = np.inf
-    clear = 3.0 * own <= distances.min(axis=1)
-    weight = clear.astype(np.float64) if sample_weight is None else clear * sample_weight
-    sums, counts = cluster_sums(X, nearest, n_clusters, weight)
-    # A centre with no clear points starts where it stood in the projected space.
-    return lloyd(X, means(sums, counts, otherwise=centres @ directions), max_iter, sample_weight)
-
-
-def top_directions(X: DataArray, n_directions: int, rng: np.random.Generator) -> FloatArray:
-    """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
-
-    Needs memory for min(n, m)² numbers or a few vectors, never for the data in double precision.
-    """
-    n, m = X.shape
-    wanted = min(n_directions, n, m)
-    if n <= m:
-        return np.asarray(np.linalg.svd(double_block(X, slice(None)), full_matrices=False)[2][:wanted])
-
-    def transposed_times(u: FloatArray) -> FloatArray:
-        parts = (double_block(X, rows).T @ u[rows] for rows in blocks(n, m))
-        return np.asarray(sum(parts, start=np.zeros(m)))
-
-    def times(v: FloatArray) -> FloatArray:
-        return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
-
-    if m <= _LARGEST_GRAM:
-        gram = np.zeros((m, m))
-        for rows in blocks(n, m):
-            block = double_block(X, rows)
-            gram += block.T @ block
-        return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
-    operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
-    start = rng.standard_normal(m)
-    return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
-
-
-LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {"k-means": kmeans, "awasthi-sheffet": awasthi_sheffet}
-
-
-def local_clusters(
-    X: DataArray,
-    n_clusters: int,
-    method: str,
-    rng: np.random.Generator,
-    *,
-    n_init: int,
-    max_iter: int,
-    min_cluster_size: int,
-    sample_weight: FloatArray | None = None,
-) -> CentroidSet:
-    """Cluster one client's data and return only centroids of `min_cluster_size` rows or more.
-
-    A client with few rows makes fewer clusters, and one with fewer than `min_cluster_size` sends
-    none: a centroid of one row would be that row. Rows with weights count by their effective number
-    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too. The mean of the
-    rows is taken here, and is the last of `max_iter` Lloyd steps.
-    """
-    whole = np.zeros(len(X), dtype=np.intp)
-    wanted = min(n_clusters, int(_effective_sizes(whole, 1, sample_weight)[0] / min_cluster_size))
-    if wanted == 0:
-        return CentroidSet(np.empty((0, X.shape[1])), np.empty(0))
-    centroids = LOCAL_CLUSTERINGS[method](X, wanted, rng, n_init, max_iter - 1, sample_weight)
-    labels = assign(X, centroids)
-    large = np.flatnonzero(_effective_sizes(labels, wanted, sample_weight) >= min_cluster_size)
-    if not len(large):  # many small clusters: one large one says something, they may not
-        labels, large = whole, np.array([0])
-    sums, counts = cluster_sums(X, labels, wanted, sample_weight)
-    sent = means(sums, counts, otherwise=centroids)[large]
-    # Rows of clusters that are not sent still count, towards the nearest one that is.
-    counts = np.bincount(assign(X, sent), weights=sample_weight, minlength=len(sent)).astype(np.float64)
-    return CentroidSet(sent, counts)
-
-
-def _effective_sizes(labels: IntArray, n_clusters: int, sample_weight: FloatArray | None) -> FloatArray:
-    """Rows per cluster, or (Σw)² / Σw² where they have weights; shape (k,)."""
-    if sample_weight is None:
-        return np.bincount(labels, minlength=n_clusters).astype(np.float64)
-    total = np.bincount(labels, weights=sample_weight, minlength=n_clusters)
-    squares = np.bincount(labels, weights=sample_weight**2, minlength=n_clusters)
-    # A hair above, so that n equal weights count as n whatever the rounding.
-    return np.asarray(total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12))

@@ -133,9 +133,7 @@ def _sums_in_order(block: FloatArray, labels: IntArray, n_clusters: int) -> Floa
         columns = [np.bincount(labels, weights=column, minlength=n_clusters) for column in block.T]
         return np.stack(columns, axis=1)
     n_rows = len(block)
-    belongs = sparse.csr_array(
-        (np.ones(n_rows), labels, np.arange(n_rows + 1)), shape=(n_rows, n_clusters)
-    )
+    belongs = sparse.csr_array((np.ones(n_rows), labels, np.arange(n_rows + 1)), shape=(n_rows, n_clusters))
     return np.asarray(belongs.T @ block)
 
 

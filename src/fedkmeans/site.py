@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fedkmeans import records
-from fedkmeans.clustering import local_clusters
 from fedkmeans.conversation import Total, add_up
 from fedkmeans.errors import DataError, FederationError, ParameterError
 from fedkmeans.frames import numeric_frame, ordered_array
 from fedkmeans.kernels import AUTO, Outcome
 from fedkmeans.last_word import Spoken, speak
 from fedkmeans.lloyd import blocks, distances_to_own, double_block
+from fedkmeans.local_clustering import local_clusters
 from fedkmeans.parameters import check_integer
 from fedkmeans.records import LocalSummary, LocalUpdate, Query, Reply
 from fedkmeans.seeding import generator
@@ -310,7 +310,9 @@ def _local_work(
             outcome = shards.local_steps(which, update, inertia, inner)
             return [(site, _summary(outcome, site.n_samples, place)) for place, site in enumerate(group)]
 
-    return [pair for pairs in in_threads(work, [(group,) for group in groups.values()], outer) for pair in pairs]
+    return [
+        pair for pairs in in_threads(work, [(group,) for group in groups.values()], outer) for pair in pairs
+    ]
 
 
 def _summary(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
@@ -405,6 +407,7 @@ def _cluster(site: Site, query: records.LocalClusters) -> records.CentroidSet:
         n_init=query.n_init,
         max_iter=query.max_iter,
         min_cluster_size=site.policy.min_cluster_size,
+        kernel=site.shards.kernel,
         sample_weight=site.sample_weight,
     )
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkmeans.clustering import kmeans
 from fedkmeans.conversation import Ask, Conversation
 from fedkmeans.errors import DataError
+from fedkmeans.kernels import kernel_for
 from fedkmeans.lloyd import assign, cluster_sums, means, squared_distances
 from fedkmeans.records import CentroidSet, LocalClusters, bytes_to, n_bytes
 from fedkmeans.seeding import generator
@@ -52,7 +52,7 @@ def merge_by_kmeans(
     received, _ = stack(sets)
     if len(received) < n_clusters:
         return fill_up(received, n_clusters, rng)
-    return kmeans(received, n_clusters, rng, n_init, max_iter)
+    return kernel_for(received).kmeans(received, n_clusters, rng, n_init, max_iter)
 
 
 def merge_by_farthest(

@@ -88,7 +88,9 @@ class InProcess:
         if order is not None:
             X = X[order]
             sample_weight = None if sample_weight is None else sample_weight[order]
-        return cls.from_sorted(X, names, starts, sample_weight, feature_names, policy=policy, n_jobs=n_jobs, kernel=kernel)
+        return cls.from_sorted(
+            X, names, starts, sample_weight, feature_names, policy=policy, n_jobs=n_jobs, kernel=kernel
+        )
 
     @classmethod
     def from_sorted(

@@ -14,8 +14,9 @@ from importlib import import_module
 
 from fedkmeans.kernels.protocol import Kernel, Outcome, Rows
 from fedkmeans.parameters import check_choice
+from fedkmeans.typing import DataArray
 
-__all__ = ["AUTO", "KERNELS", "Kernel", "Outcome", "Rows", "choose_kernel", "find_kernel"]
+__all__ = ["AUTO", "KERNELS", "Kernel", "Outcome", "Rows", "choose_kernel", "find_kernel", "kernel_for"]
 
 AUTO = "auto"
 # Where each kernel is; imported when it is first needed, as compiled code takes a moment to load.
@@ -32,6 +33,11 @@ def find_kernel(name: str) -> Kernel:
     check_choice("kernel", name, KERNELS)
     kernel: Kernel = import_module(KERNELS[name]).KERNEL
     return kernel
+
+
+def kernel_for(X: DataArray) -> Kernel:
+    """Return the kernel that suits rows which lie in one place."""
+    return find_kernel(choose_kernel(AUTO, 1, X.size))
 
 
 def choose_kernel(name: str, n_clients: int, n_numbers: int) -> str:

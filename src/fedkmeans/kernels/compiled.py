@@ -603,7 +603,7 @@ def gram_matrix(X, start, stop, gram, lengths, rows, mean):
         np.dot(rows[block : block + n_rows], rows[block:n].T, part)
         for q in range(n_rows):
             for p in range(n_columns):
-                number = np.float32(part[q, p] * back)
+                number = part[q, p] * back
                 gram[block + q, block + p] = number
                 gram[block + p, block + q] = number
     for p in range(n):
@@ -612,14 +612,14 @@ def gram_matrix(X, start, stop, gram, lengths, rows, mean):
 
 
 @inner()
-def gram_error(n, m, scale, reach):
+def gram_error(n, m, scale, reach, unit):
     """Bound on how far ‖x - mean‖² - ‖x‖² from the Gram matrix is from the plain version's, in units of `scale`.
 
-    Single precision of K, double precision of everything else, and the plain version's own
+    The precision of K, `unit`, double precision of everything else, and the plain version's own
     roundings: of its distances and of its means, which are as large as rows that are not centred.
     """
     mean = 2 * (n + 2) * _DOUBLE * reach / np.sqrt(scale)
-    return 6 * _SINGLE + 32 * (n + m + 8) * _DOUBLE + 4 * mean + mean * mean
+    return 6 * unit + 32 * (n + m + 8) * _DOUBLE + 4 * mean + mean * mean
 
 
 @inner()
@@ -692,8 +692,8 @@ class Room(NamedTuple):
         Lowest two values of each row.
     nearest : ndarray of shape (n,)
         Lowest lower bound of each row.
-    label, final : ndarray of shape (n,)
-        New labels; the labels of the last local step of the last time.
+    label, final, member : ndarray of shape (n,)
+        New labels; the labels of the last local step of the last time; labels of which the means are.
     count, factors, squares : ndarray of shape (k,)
         Weight of each cluster, one over it, ‖mean‖².
     n_rows : ndarray of shape (k,)
@@ -713,6 +713,7 @@ class Room(NamedTuple):
     nearest: Any
     label: Any
     final: Any
+    member: Any
     count: Any
     factors: Any
     squares: Any
@@ -737,6 +738,7 @@ def new_room(k, m, n, with_gram=False, new_gram=False):
         nearest=np.empty(n),
         label=np.empty(n_steps, np.int32),
         final=np.empty(n, np.int32),
+        member=np.empty(n_steps, np.int32),
         count=np.empty(k),
         factors=np.empty(k),
         squares=np.empty(k),
@@ -799,6 +801,21 @@ def square_between(a, b):
     for f in range(len(a)):
         total += (a[f] - b[f]) ** 2
     return total
+
+
+@inner()
+def square_means(weight, start, labels, status, count, sums, factors, squares):
+    """‖mean‖² of each cluster that has rows, and one over its weight."""
+    for j in range(len(count)):
+        if status[j] == MEAN:
+            squares[j] = 0.0
+            factors[j] = 1.0 / count[j]
+    for p in range(len(labels)):
+        own = weight[start + p] if len(weight) else 1.0
+        squares[labels[p]] += own * sums[labels[p], p]
+    for j in range(len(count)):
+        if status[j] == MEAN:
+            squares[j] *= factors[j] * factors[j]
 
 
 @inner()
@@ -881,16 +898,7 @@ def gram_steps(
             copy(count, last_counts)
             return filled, probe_cluster
     for _ in range(1, max_local):
-        for j in range(k):
-            if status[j] == MEAN:
-                squares[j] = 0.0
-                factors[j] = 1.0 / count[j]
-        for p in range(n):
-            own = weight[start + p] if len(weight) else 1.0
-            squares[final[p]] += own * sums[final[p], p]
-        for j in range(k):
-            if status[j] == MEAN:
-                squares[j] *= factors[j] * factors[j]
+        square_means(weight, start, final, status, count, sums, factors, squares)
         two_lowest_means(sums, factors, squares, frozen, status, best, second, label)
         if not drop:
             consider_received(
@@ -1200,7 +1208,7 @@ def follow_steps(
         if grams.scales[i] == 0.0:
             scale, longest = gram_matrix(X, start, stop, gram, lengths, room.centred, room.vector)
             grams.scales[i] = scale
-            grams.errors[i] = gram_error(n, m, scale, longest)
+            grams.errors[i] = gram_error(n, m, scale, longest, _SINGLE)
         sums = trail.sums[start * k : stop * k].reshape(k, n)
         if trail.n_moves[i] < 0 or trail.n_moves[i] + n_changed > n:
             sum_gram(gram, weight, start, first, sums)
@@ -1236,3 +1244,139 @@ def inertia_of_clients(
             own = weight[p] if len(weight) else 1.0
             received_inertia[i] += own * quick_square(X, p, received, first[p])
             inertia[i, final[p]] += own * quick_square(X, p, means[i], final[p])
+
+
+# --- k-means on the Gram matrix ----------------------------------------------------------------
+
+
+@entry()
+def prepare_gram(X, gram, lengths, rows, mean):
+    """Fill a Gram matrix of all rows; returns the error to reckon with."""
+    n, m = X.shape
+    scale, reach = gram_matrix(X, 0, n, gram, lengths, rows, mean)
+    return gram_error(n, m, scale, reach, _DOUBLE)
+
+
+@inner()
+def distance_by_gram(gram, lengths, p, q, noise):
+    """Squared distance of two rows; what may be nothing but rounding is zero."""
+    total = lengths[p] + lengths[q]
+    between = total - 2 * gram[p, q]
+    return between if between > noise * total else 0.0
+
+
+@entry()
+def gram_plusplus(gram, lengths, weight, uniforms, noise, better, chosen):
+    """Choose rows by k-means++ as `clustering.kmeans_plusplus` does; the first is chosen already."""
+    n = len(lengths)
+    closest, potential = np.empty(n), np.empty(n)
+    for p in range(n):
+        closest[p] = distance_by_gram(gram, lengths, p, chosen[0], noise)
+    for c in range(len(uniforms)):
+        total = 0.0
+        for p in range(n):
+            total += weight[p] * closest[p]
+            potential[p] = total
+        best, row = np.inf, int(uniforms[c, 0] * n)
+        for t in range(uniforms.shape[1] if total > 0 else 0):
+            draw = 0
+            while draw < n - 1 and potential[draw] <= uniforms[c, t] * total:
+                draw += 1
+            left = 0.0
+            for p in range(n):
+                left += weight[p] * min(closest[p], distance_by_gram(gram, lengths, p, draw, noise))
+            if left < better * best:
+                best, row = left, draw
+        chosen[c + 1] = row
+        for p in range(n):
+            closest[p] = min(closest[p], distance_by_gram(gram, lengths, p, row, noise))
+
+
+@inner()
+def relocate(X, labels, n_rows, local, distances):
+    """Give each empty cluster the row farthest from its centroid, as `lloyd.relocate_empty` does."""
+    n = len(labels)
+    for p in range(n):
+        distances[p] = quick_square(X, p, local, labels[p])
+    last, last_row = np.inf, -1
+    for j in range(len(n_rows)):
+        while n_rows[j] == 0:
+            # The next row in the order of their distances, the first of equals first.
+            row = -1
+            for p in range(n):
+                after = distances[p] < last or (distances[p] == last and p > last_row)
+                if after and (row < 0 or distances[p] > distances[row]):
+                    row = p
+            if row < 0 or distances[row] == 0:
+                return
+            last, last_row = distances[row], row
+            if n_rows[labels[row]] > 1:
+                n_rows[labels[row]] -= 1
+                n_rows[j] = 1
+                labels[row] = j
+
+
+@entry()
+def gram_lloyd(X, weight, gram, lengths, error, chosen, max_iter, centroids, room):
+    """Lloyd's steps from the chosen rows until no label changes; the last means go to `centroids`."""
+    k, n = len(chosen), len(lengths)
+    count, factors, squares, n_rows = room.count, room.factors, room.squares, room.n_rows
+    status, ready, local = room.status, room.ready, room.local
+    sums, frozen = room.sums.reshape(k, n), room.frozen.reshape(k, n)
+    best, second, label, before, member = room.best, room.second, room.label, room.final, room.member
+    fill(before, -1)
+    for j in range(k):
+        # A row that is a centroid is like the mean of a cluster that has lost its rows.
+        status[j], squares[j], ready[j] = FROZEN, lengths[chosen[j]], False
+        for f in range(X.shape[1]):
+            centroids[j, f] = X[chosen[j], f]
+        for p in range(n):
+            frozen[j, p] = gram[chosen[j], p]
+    for step in range(max_iter):
+        two_lowest_means(sums, factors, squares, frozen, status, best, second, label)
+        n_changed = 0
+        for p in range(n):
+            if not second[p] - best[p] > 2 * error:
+                label[p] = decide_by_means(
+                    X, weight, 0, p, member, status, count, centroids, centroids, local, ready,
+                    sums, factors, squares, frozen, lengths, 1.0, best[p] + 2 * error, sums, True,
+                )  # fmt: skip
+            n_changed += label[p] != before[p]
+        if n_changed == 0:
+            break
+        fill(n_rows, 0)
+        for p in range(n):
+            before[p] = label[p]
+            n_rows[label[p]] += 1
+        n_empty = 0
+        for j in range(k):
+            n_empty += n_rows[j] == 0
+        if n_empty:
+            for j in range(k):
+                place_of(X, weight, 0, member, j, status, count, centroids, centroids, local, ready)
+            relocate(X, label, n_rows, local, best)
+        for j in range(k):
+            if status[j] == MEAN and n_rows[j] == 0:
+                place_of(X, weight, 0, member, j, status, count, centroids, centroids, local, ready)
+                copy(local[j], centroids[j])
+                for p in range(n):
+                    frozen[j, p] = sums[j, p] * factors[j]
+        if step == 0:
+            sum_gram(gram, weight, 0, label, sums)
+        fill(count, 0.0)
+        for p in range(n):
+            own = weight[p] if len(weight) else 1.0
+            count[label[p]] += own
+            if step > 0 and label[p] != member[p]:
+                move_row(gram, p, own, sums, member[p], label[p])
+            if step == 0 or label[p] != member[p]:
+                ready[label[p]] = False
+                if step > 0:
+                    ready[member[p]] = False
+            member[p] = label[p]
+        for j in range(k):
+            status[j] = MEAN if n_rows[j] > 0 else FROZEN
+        square_means(weight, 0, member, status, count, sums, factors, squares)
+    for j in range(k):
+        if status[j] == MEAN:
+            mean_of(X, weight, 0, member, j, count[j], centroids[j])

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from fedkmeans.clustering import BETTER, best_of, first_draws, kmeans_plusplus, same_row
 from fedkmeans.kernels import compiled, plain
 from fedkmeans.kernels.protocol import Outcome, Rows
-from fedkmeans.lloyd import means
-from fedkmeans.threads import in_threads, split_evenly
+from fedkmeans.lloyd import means, relocate_empty
+from fedkmeans.threads import in_threads, single_products, split_evenly
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 # Clients with more numbers are scanned in this many parts, whatever the number of threads, so that
@@ -30,6 +31,8 @@ _LARGE, _N_PARTS = 2**20, 16
 _FOLLOWED_ROWS = 2**14
 # Fewer columns (or distance terms) than this are scanned faster than followed.
 _FOLLOWED_COLUMNS = 17
+# Rows up to which k-means on one client's rows is done on their Gram matrix, in double precision.
+_GRAM_ROWS = 2048
 # What may be remembered: this much, or as much as the rows in double precision take, twice.
 _LEAST_MEMORY = 2**27
 # Numbers in the local centroids that are held at a time when nothing is remembered.
@@ -196,7 +199,9 @@ class Trail:
 
     def setting(self, max_local: int, tol_local: float, drop: bool) -> int:
         """A number for a way to work: an answer stands only for the same one."""
-        return self.settings.setdefault((max_local, tol_local, drop), len(self.settings) + compiled.ONE_STEP + 1)
+        return self.settings.setdefault(
+            (max_local, tol_local, drop), len(self.settings) + compiled.ONE_STEP + 1
+        )
 
 
 class Grams:
@@ -319,6 +324,33 @@ class Found:
         )
 
 
+class GramKMeans:
+    """k-means on few rows, by their Gram matrix; several starts share it."""
+
+    def __init__(self, data: DataArray, weight: FloatArray) -> None:
+        n, m = data.shape
+        self.data, self.weight = data, weight
+        self.gram, self.lengths = np.empty((n, n)), np.empty(n)
+        with single_products():
+            self.error, self.noise = (
+                compiled.prepare_gram(data, self.gram, self.lengths, np.empty((n, m)), np.empty(m)),
+                same_row(m),
+            )
+
+    def run(self, n_clusters: int, rng: np.random.Generator, max_iter: int) -> FloatArray:
+        """Centroids (k, m) from one start."""
+        n, m = self.data.shape
+        weight = self.weight if len(self.weight) else np.ones(n)
+        (first,), uniforms = first_draws(weight, n_clusters, rng)
+        centroids, chosen = np.empty((n_clusters, m)), np.full(n_clusters, first)
+        compiled.gram_plusplus(self.gram, self.lengths, weight, uniforms, self.noise, BETTER, chosen)
+        room = compiled.new_room(n_clusters, m, n, with_gram=True)
+        compiled.gram_lloyd(
+            self.data, self.weight, self.gram, self.lengths, self.error, chosen, max_iter, centroids, room
+        )
+        return centroids
+
+
 class Fast:
     """See `Kernel`."""
 
@@ -339,9 +371,7 @@ class Fast:
     ) -> tuple[FloatArray, FloatArray]:
         """Sums and counts per cluster."""
         weight = _double(sample_weight)
-        sums, counts, _ = scan_rows(
-            as_data(X), weight, 0, len(X), _double(centroids), n_threads, sums=True
-        )
+        sums, counts, _ = scan_rows(as_data(X), weight, 0, len(X), _double(centroids), n_threads, sums=True)
         return sums, counts
 
     def inertia(
@@ -355,6 +385,42 @@ class Fast:
         weight = _double(sample_weight)
         found = scan_rows(as_data(X), weight, 0, len(X), _double(centroids), n_threads, inertia=True)
         return float(found[2].sum())
+
+    def lloyd(
+        self, X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Lloyd's steps until no label changes."""
+        data, weight = as_data(X), _double(sample_weight)
+        before, labels = np.full(len(data), -1, dtype=np.int32), np.empty(len(data), dtype=np.int32)
+        for _ in range(max_iter):
+            sums, counts, _ = scan_rows(data, weight, 0, len(data), _double(centroids), 1, labels, sums=True)
+            if np.array_equal(labels, before):
+                break
+            before, labels = labels, before
+            _, sums, counts = relocate_empty(X, centroids, before, sums, counts, sample_weight)
+            centroids = means(sums, counts, otherwise=centroids)
+        return centroids
+
+    def kmeans(
+        self,
+        X: DataArray,
+        n_clusters: int,
+        rng: np.random.Generator,
+        n_init: int = 1,
+        max_iter: int = 300,
+        sample_weight: FloatArray | None = None,
+    ) -> FloatArray:
+        """k-means from `n_init` starts; on the Gram matrix where there are few rows."""
+        n, m = X.shape
+        run = GramKMeans(as_data(X), _double(sample_weight)).run if n <= min(2 * m, _GRAM_ROWS) else None
+
+        def once() -> FloatArray:
+            if run is not None:
+                return run(n_clusters, rng, max_iter)
+            start = kmeans_plusplus(X, n_clusters, rng, sample_weight)
+            return self.lloyd(X, start, max_iter, sample_weight)
+
+        return best_of(n_init, once, lambda centroids: self.inertia(X, centroids, sample_weight))
 
     def local_steps(
         self,

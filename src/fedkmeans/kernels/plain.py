@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkmeans import lloyd
+from fedkmeans import clustering, lloyd
 from fedkmeans.kernels.protocol import Rows
 from fedkmeans.records import LocalSummary
 from fedkmeans.threads import in_threads
@@ -75,6 +75,24 @@ class Plain:
         """Sum of squared distances to the nearest centroid."""
         labels = lloyd.assign(X, centroids)
         return float(lloyd.inertia_per_cluster(X, centroids, labels, sample_weight).sum())
+
+    def lloyd(
+        self, X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Lloyd's steps until no label changes."""
+        return clustering.lloyd(X, centroids, max_iter, sample_weight)
+
+    def kmeans(
+        self,
+        X: DataArray,
+        n_clusters: int,
+        rng: np.random.Generator,
+        n_init: int = 1,
+        max_iter: int = 300,
+        sample_weight: FloatArray | None = None,
+    ) -> FloatArray:
+        """k-means from `n_init` starts."""
+        return clustering.kmeans(X, n_clusters, rng, n_init, max_iter, sample_weight)
 
     def local_steps(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 
@@ -84,6 +86,24 @@ class Kernel(Protocol):
         n_threads: int = 1,
     ) -> float:
         """Sum of squared distances of all rows to their nearest centroid."""
+        ...
+
+    def lloyd(
+        self, X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Lloyd's steps until no label changes, shape (k, m); empty clusters are relocated."""
+        ...
+
+    def kmeans(
+        self,
+        X: DataArray,
+        n_clusters: int,
+        rng: np.random.Generator,
+        n_init: int = 1,
+        max_iter: int = 300,
+        sample_weight: FloatArray | None = None,
+    ) -> FloatArray:
+        """k-means from `n_init` k-means++ starts: the best centroids, shape (k, m)."""
         ...
 
     def local_steps(

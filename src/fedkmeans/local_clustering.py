@@ -1,0 +1,147 @@
+"""What k-FED and FKM ask of a site: clusters of its own rows, as centroids that give no row away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, svds
+
+from fedkmeans.kernels import Kernel
+from fedkmeans.lloyd import blocks, cluster_sums, double_block, means, squared_distances
+from fedkmeans.records import CentroidSet
+from fedkmeans.typing import DataArray, FloatArray, IntArray
+
+# Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
+_LARGEST_GRAM = 2048
+
+LocalClustering: TypeAlias = Callable[
+    [DataArray, int, np.random.Generator, int, int, FloatArray | None, Kernel], FloatArray
+]
+
+
+def kmeans(
+    X: DataArray,
+    n_clusters: int,
+    rng: np.random.Generator,
+    n_init: int,
+    max_iter: int,
+    sample_weight: FloatArray | None,
+    kernel: Kernel,
+) -> FloatArray:
+    """Plain k-means, shape (n_clusters, m)."""
+    return kernel.kmeans(X, n_clusters, rng, n_init, max_iter, sample_weight)
+
+
+def awasthi_sheffet(
+    X: DataArray,
+    n_clusters: int,
+    rng: np.random.Generator,
+    n_init: int,
+    max_iter: int,
+    sample_weight: FloatArray | None,
+    kernel: Kernel,
+) -> FloatArray:
+    """Local clustering of k-FED as published (Awasthi & Sheffet 2012).
+
+    Project on the top singular directions, cluster there, keep only points that are three times
+    nearer to their own centre than to any other, and start Lloyd's steps from their means.
+
+    Returns
+    -------
+    ndarray of shape (n_clusters, m)
+    """
+    directions = top_directions(X, n_clusters, rng)
+    projected = np.empty((len(X), len(directions)))
+    for rows in blocks(len(X), X.shape[1]):
+        projected[rows] = double_block(X, rows) @ directions.T
+    centres = kernel.kmeans(projected, n_clusters, rng, n_init, max_iter, sample_weight)
+    distances = np.sqrt(squared_distances(projected, centres))
+    nearest = distances.argmin(axis=1)
+    own = distances[np.arange(len(X)), nearest]
+    distances[np.arange(len(X)), nearest] = np.inf
+    clear = 3.0 * own <= distances.min(axis=1)
+    weight = clear.astype(np.float64) if sample_weight is None else clear * sample_weight
+    sums, counts = cluster_sums(X, nearest, n_clusters, weight)
+    # A centre with no clear points starts where it stood in the projected space.
+    start = means(sums, counts, otherwise=centres @ directions)
+    return kernel.lloyd(X, start, max_iter, sample_weight)
+
+
+def top_directions(X: DataArray, n_directions: int, rng: np.random.Generator) -> FloatArray:
+    """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
+
+    Needs memory for min(n, m)² numbers or a few vectors, never for the data in double precision.
+    """
+    n, m = X.shape
+    wanted = min(n_directions, n, m)
+    if n <= m:
+        return np.asarray(np.linalg.svd(double_block(X, slice(None)), full_matrices=False)[2][:wanted])
+
+    def transposed_times(u: FloatArray) -> FloatArray:
+        parts = (double_block(X, rows).T @ u[rows] for rows in blocks(n, m))
+        return np.asarray(sum(parts, start=np.zeros(m)))
+
+    def times(v: FloatArray) -> FloatArray:
+        return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
+
+    if m <= _LARGEST_GRAM:
+        gram = np.zeros((m, m))
+        for rows in blocks(n, m):
+            block = double_block(X, rows)
+            gram += block.T @ block
+        return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
+    operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
+    start = rng.standard_normal(m)
+    return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
+
+
+LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {"k-means": kmeans, "awasthi-sheffet": awasthi_sheffet}
+
+
+def local_clusters(
+    X: DataArray,
+    n_clusters: int,
+    method: str,
+    rng: np.random.Generator,
+    *,
+    n_init: int,
+    max_iter: int,
+    min_cluster_size: int,
+    kernel: Kernel,
+    sample_weight: FloatArray | None = None,
+) -> CentroidSet:
+    """Cluster one client's data and return only centroids of `min_cluster_size` rows or more.
+
+    A client with few rows makes fewer clusters, and one with fewer than `min_cluster_size` sends
+    none: a centroid of one row would be that row. Rows with weights count by their effective number
+    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too. The mean of the
+    rows is taken here, and is the last of `max_iter` Lloyd steps.
+    """
+    whole = np.zeros(len(X), dtype=np.intp)
+    wanted = min(n_clusters, int(_effective_sizes(whole, 1, sample_weight)[0] / min_cluster_size))
+    if wanted == 0:
+        return CentroidSet(np.empty((0, X.shape[1])), np.empty(0))
+    centroids = LOCAL_CLUSTERINGS[method](X, wanted, rng, n_init, max_iter - 1, sample_weight, kernel)
+    labels = kernel.assign(X, centroids)
+    large = np.flatnonzero(_effective_sizes(labels, wanted, sample_weight) >= min_cluster_size)
+    if not len(large):  # many small clusters: one large one says something, they may not
+        labels, large = whole, np.array([0])
+    sums, counts = cluster_sums(X, labels, wanted, sample_weight)
+    sent = means(sums, counts, otherwise=centroids)[large]
+    # Rows of clusters that are not sent still count, towards the nearest one that is.
+    counts = np.bincount(kernel.assign(X, sent), weights=sample_weight, minlength=len(sent)).astype(
+        np.float64
+    )
+    return CentroidSet(sent, counts)
+
+
+def _effective_sizes(labels: IntArray, n_clusters: int, sample_weight: FloatArray | None) -> FloatArray:
+    """Rows per cluster, or (Σw)² / Σw² where they have weights; shape (k,)."""
+    if sample_weight is None:
+        return np.bincount(labels, minlength=n_clusters).astype(np.float64)
+    total = np.bincount(labels, weights=sample_weight, minlength=n_clusters)
+    squares = np.bincount(labels, weights=sample_weight**2, minlength=n_clusters)
+    # A hair above, so that n equal weights count as n whatever the rounding.
+    return np.asarray(total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12))
