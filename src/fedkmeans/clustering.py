@@ -21,7 +21,6 @@ from fedkmeans.lloyd import (
 )
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
-
 # What is lower by less than this is not better, but rounded otherwise.
 BETTER = 1 - 1e-10
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, svds
@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 from fedkmeans.kernels import Kernel
 from fedkmeans.lloyd import blocks, cluster_sums, double_block, means, squared_distances
 from fedkmeans.records import CentroidSet
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.typing import DataArray, FloatArray
 
 # Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
 _LARGEST_GRAM = 2048
@@ -119,29 +119,42 @@ def local_clusters(
     (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too. The mean of the
     rows is taken here, and is the last of `max_iter` Lloyd steps.
     """
-    whole = np.zeros(len(X), dtype=np.intp)
-    wanted = min(n_clusters, int(_effective_sizes(whole, 1, sample_weight)[0] / min_cluster_size))
+    wanted = min(n_clusters, int(_effective_size(X, sample_weight) / min_cluster_size))
     if wanted == 0:
         return CentroidSet(np.empty((0, X.shape[1])), np.empty(0))
     centroids = LOCAL_CLUSTERINGS[method](X, wanted, rng, n_init, max_iter - 1, sample_weight, kernel)
-    labels = kernel.assign(X, centroids)
-    large = np.flatnonzero(_effective_sizes(labels, wanted, sample_weight) >= min_cluster_size)
-    if not len(large):  # many small clusters: one large one says something, they may not
-        labels, large = whole, np.array([0])
-    sums, counts = cluster_sums(X, labels, wanted, sample_weight)
-    sent = means(sums, counts, otherwise=centroids)[large]
+    sums, counts = kernel.lloyd_step(X, centroids, sample_weight)
+    moved = means(sums, counts, otherwise=centroids)
+    large = _effective_sizes(X, centroids, counts, sample_weight, kernel) >= min_cluster_size
+    if large.all() and np.array_equal(moved, centroids):  # nothing moves any more
+        return CentroidSet(moved, counts)
+    sent = moved[large]
+    if not len(sent):  # many small clusters: one large one says something, they may not
+        sent = (sums.sum(axis=0) / counts.sum())[None, :]
     # Rows of clusters that are not sent still count, towards the nearest one that is.
-    counts = np.bincount(kernel.assign(X, sent), weights=sample_weight, minlength=len(sent)).astype(
-        np.float64
-    )
-    return CentroidSet(sent, counts)
+    return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight)[1])
 
 
-def _effective_sizes(labels: IntArray, n_clusters: int, sample_weight: FloatArray | None) -> FloatArray:
-    """Rows per cluster, or (Σw)² / Σw² where they have weights; shape (k,)."""
+def _effective_size(X: DataArray, sample_weight: FloatArray | None) -> float:
+    """The number of rows, or (Σw)² / Σw² where they have weights."""
     if sample_weight is None:
-        return np.bincount(labels, minlength=n_clusters).astype(np.float64)
-    total = np.bincount(labels, weights=sample_weight, minlength=n_clusters)
-    squares = np.bincount(labels, weights=sample_weight**2, minlength=n_clusters)
+        return float(len(X))
+    return float(_ratio(sample_weight.sum(), (sample_weight**2).sum()))
+
+
+def _effective_sizes(
+    X: DataArray,
+    centroids: FloatArray,
+    counts: FloatArray,
+    sample_weight: FloatArray | None,
+    kernel: Kernel,
+) -> FloatArray:
+    """The same for each cluster, shape (k,)."""
+    if sample_weight is None:
+        return counts
+    return np.asarray(_ratio(counts, kernel.lloyd_step(X, centroids, sample_weight**2)[1]))
+
+
+def _ratio(total: Any, squares: Any) -> Any:
     # A hair above, so that n equal weights count as n whatever the rounding.
-    return np.asarray(total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12))
+    return total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12)

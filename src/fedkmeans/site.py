@@ -223,7 +223,7 @@ class Site:
         """
         digest = 0
         for rows in blocks(len(self.X), self.X.shape[1]):
-            digest = zlib.crc32(double_block(self.X, rows).tobytes(), digest)
+            digest = zlib.crc32(np.ascontiguousarray(self.X[rows], dtype=np.float64).data, digest)
         return digest
 
     def generator(self, seed: int) -> np.random.Generator:
@@ -273,8 +273,8 @@ def total_of(sites: Sequence[Site], query: Query, n_threads: int = 1) -> Total:
     """What `add_up(answer_all(…))` returns, without replies of single sites where they are not needed."""
     if isinstance(query, records.Bundle):
         totals = [total_of(sites, part, n_threads) for part in query.queries]
-        record = records.BundleReply(tuple(total.record for total in totals))
-        return Total(record, totals[0].answered, tuple(total.received for total in totals))
+        bundle = records.BundleReply(tuple(total.record for total in totals))
+        return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
     neighbours = len({id(site.shards) for site in sites}) == 1
     alike = not any(site.in_its_own_way for site in sites)
     if not (neighbours and alike and isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):

@@ -152,9 +152,9 @@ class Scratch(NamedTuple):
     shift: Any
 
 
-def new_scratch(k, m, dtype):
-    """Buffers for rows of this dtype."""
-    size = min(1024, max(16, _BLOCK_NUMBERS // (m + k)))
+def new_scratch(k, m, n, dtype):
+    """Buffers for n rows of this dtype."""
+    size = min(n, 1024, max(16, _BLOCK_NUMBERS // (m + k)))
     few = k * m <= _FEW_TERMS
     single = np.float32
     return Scratch(
@@ -559,7 +559,7 @@ def measure(X, start, stop, centroids, factor, scratch, lower, upper, labels):
 # scaled so that no row is longer than one, and kept in single precision.
 
 
-@inner()
+@inner(fastmath=_ANY_ORDER)
 def gram_matrix(X, start, stop, gram, lengths, rows, mean):
     """Fill the Gram matrix (n, n) of a client's centred rows, and the rows' squared lengths.
 
@@ -579,9 +579,11 @@ def gram_matrix(X, start, stop, gram, lengths, rows, mean):
         total = 0.0
         for f in range(m):
             number = np.float64(X[start + p, f])
-            mean[f] += number / n
+            mean[f] += number
             total += number * number
         reach = max(reach, total)
+    for f in range(m):
+        mean[f] /= n
     scale = 0.0
     for p in range(n):
         total = 0.0
@@ -613,7 +615,7 @@ def gram_matrix(X, start, stop, gram, lengths, rows, mean):
 
 @inner()
 def gram_error(n, m, scale, reach, unit):
-    """Bound on how far ‖x - mean‖² - ‖x‖² from the Gram matrix is from the plain version's, in units of `scale`.
+    """Bound on the error of ‖x - mean‖² - ‖x‖² from the Gram matrix, in units of `scale`.
 
     The precision of K, `unit`, double precision of everything else, and the plain version's own
     roundings: of its distances and of its means, which are as large as rows that are not centred.
@@ -768,7 +770,7 @@ def place_of(X, weight, start, labels, j, status, count, received, means, local,
 
 @inner()
 def first_movement_is_small(X, weight, start, labels, received, count, tol_local, probe, vector):
-    """Does the first step move all centroids by less than `tol_local` in all?
+    """Say whether the first step moves all centroids by less than `tol_local` in all.
 
     Mostly one cluster is enough to see that it does not: the one with the fewest rows, whose mean
     is kept in `probe`.
@@ -962,7 +964,7 @@ def movement_of(X, weight, start, old, new, j, status, received, means, room):
 
 @inner()
 def means_move(X, weight, start, old, new, status, n_rows, received, means, tol_local, room):
-    """Do the local centroids move by `tol_local` or more when the labels change from old to new?
+    """Say whether centroids move by `tol_local` or more when the labels change from old to new.
 
     Mostly one cluster that lost or won rows is enough to see it, the one with the fewest.
     """
@@ -1076,7 +1078,7 @@ def renew_means(X, weight, start, before, final, was, status, last_counts, means
 
 @inner()
 def answer_stands(n, received, status, lower, reach, drop, tol_local, probe_cluster, probe):
-    """Would the local steps go as they went, now that only the received centroids have moved a little?
+    """Say whether local steps would go as they went, now that the received centroids have moved a little.
 
     They do not depend on these, unless a cluster without rows could win some, or the first step
     could be a small one.
@@ -1263,6 +1265,45 @@ def distance_by_gram(gram, lengths, p, q, noise):
     total = lengths[p] + lengths[q]
     between = total - 2 * gram[p, q]
     return between if between > noise * total else 0.0
+
+
+@entry()
+def plusplus(X, weight, uniforms, better, chosen, closest, distances):
+    """Choose rows by k-means++ as `clustering.kmeans_plusplus` does; the first is chosen already.
+
+    `distances` (n_trials, n) and `closest` (n,) are room.
+    """
+    n = len(X)
+    start_row = np.empty((1, X.shape[1]))
+    for f in range(X.shape[1]):
+        start_row[0, f] = X[chosen[0], f]
+    for p in range(n):
+        closest[p] = quick_square(X, p, start_row, 0)
+    for c in range(len(uniforms)):
+        total = 0.0
+        for p in range(n):
+            total += weight[p] * closest[p]
+        best, trial, row = np.inf, -1, int(uniforms[c, 0] * n)
+        for t in range(uniforms.shape[1] if total > 0 else 0):
+            draw, reached = 0, weight[0] * closest[0]
+            while draw < n - 1 and reached <= uniforms[c, t] * total:
+                draw += 1
+                reached += weight[draw] * closest[draw]
+            for f in range(X.shape[1]):
+                start_row[0, f] = X[draw, f]
+            left = 0.0
+            for p in range(n):
+                # What is at its nearest centre already cannot come nearer.
+                near = 0.0
+                if closest[p] > 0:
+                    near = min(closest[p], quick_square(X, p, start_row, 0))
+                distances[t, p] = near
+                left += weight[p] * near
+            if left < better * best:
+                best, trial, row = left, t, draw
+        chosen[c + 1] = row
+        if trial >= 0:
+            copy(distances[trial], closest)
 
 
 @entry()

@@ -21,18 +21,22 @@ class Summaries:
 
     @property
     def counts(self) -> FloatArray:
+        """Of the first step."""
         return np.array([local.counts for local in self.summaries])
 
     @property
     def last_counts(self) -> FloatArray:
+        """Of the last step."""
         return np.array([local.last_counts for local in self.summaries])
 
     @property
     def inertia(self) -> FloatArray:
+        """Per cluster; NaN where not asked for."""
         return np.array([local.inertia for local in self.summaries])
 
     @property
     def received_inertia(self) -> FloatArray:
+        """In all; NaN where not asked for."""
         return np.array([local.received_inertia for local in self.summaries])
 
     def centroids(self, place: int) -> FloatArray:

@@ -31,21 +31,27 @@ class Rows:
 
 
 class Outcome(Protocol):
-    """What came of the local steps of A clients; good until the next local steps on the same rows.
+    """What came of the local steps of A clients; good until the next local steps on the same rows."""
 
-    Attributes
-    ----------
-    counts, last_counts : ndarray of shape (A, k)
-        As in a `LocalSummary`, one row a client.
-    inertia : ndarray of shape (A, k) or None
-    received_inertia : ndarray of shape (A,) or None
-        Only where they were asked for.
-    """
+    @property
+    def counts(self) -> FloatArray:
+        """As in a `LocalSummary`, one row a client, shape (A, k)."""
+        ...
 
-    counts: FloatArray
-    last_counts: FloatArray
-    inertia: FloatArray | None
-    received_inertia: FloatArray | None
+    @property
+    def last_counts(self) -> FloatArray:
+        """As in a `LocalSummary`, shape (A, k)."""
+        ...
+
+    @property
+    def inertia(self) -> FloatArray | None:
+        """As in a `LocalSummary`, shape (A, k); only where it was asked for."""
+        ...
+
+    @property
+    def received_inertia(self) -> FloatArray | None:
+        """As in a `LocalSummary`, shape (A,); only where it was asked for."""
+        ...
 
     def centroids(self, place: int) -> FloatArray:
         """Local centroids of one of the clients, a new array of shape (k, m)."""

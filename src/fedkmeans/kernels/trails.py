@@ -1,0 +1,196 @@
+"""What the fast kernel remembers about a table of rows, and how much that may be.
+
+A *trail* belongs to one run: bounds for each row, and each client's last answer. Gram matrices belong
+to the rows and serve all trails. What is remembered changes how long an answer takes, never the answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedkmeans.kernels import compiled
+from fedkmeans.kernels.protocol import Rows
+from fedkmeans.typing import DataArray, FloatArray, IntArray
+
+# Clients with more rows are not followed, but scanned.
+FOLLOWED_ROWS = 2**14
+# Fewer columns than this are scanned faster than followed.
+FOLLOWED_COLUMNS = 17
+# What may be remembered: this much, or twice what the rows take in double precision.
+LEAST_MEMORY = 2**27
+# Trails that are kept: runs and restarts that take turns on the same rows.
+_MOST_TRAILS = 16
+# Earlier centroids that a trail keeps, for clients that were not asked since.
+_STATIONS = 64
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Local centroids of clients: `means` (N, k, m) where `status` (N, k) says that they are their own."""
+
+    means: FloatArray
+    status: Any
+    counts: FloatArray
+    last_counts: FloatArray
+
+    @classmethod
+    def empty(cls, n_clients: int, k: int, m: int) -> Ledger:
+        """Room for so many clients."""
+        return cls(
+            np.empty((n_clients, k, m)),
+            np.zeros((n_clients, k), dtype=np.int8),
+            np.zeros((n_clients, k)),
+            np.zeros((n_clients, k)),
+        )
+
+
+class Trail:
+    """What is remembered of one run: bounds for each row, and each client's last answer."""
+
+    def __init__(self, rows: Rows, centroids: FloatArray, with_gram: bool) -> None:
+        n, m = rows.X.shape
+        k = len(centroids)
+        n_clients = len(rows.starts) - 1
+        self.ledger = Ledger.empty(n_clients, k, m)
+        # A run is taken to go on here while its centroids stay as near as this to the latest.
+        self.near = 0.1 * float(np.linalg.norm(centroids - centroids.mean(axis=0)))
+        self.stations: OrderedDict[int, FloatArray] = OrderedDict()
+        self.latest = -1
+        self.seen = np.full(n_clients, -1)  # the station at which each client was last asked
+        self.settings: dict[tuple[int, float, bool], int] = {}
+        self.with_gram = with_gram
+        n_steps, n_probes = (n, n_clients) if with_gram else (0, 0)
+        self.arrays = compiled.TrailArrays(
+            labels=np.zeros(n, dtype=np.int32),
+            final=np.zeros(n, dtype=np.int32),
+            before=np.zeros(n, dtype=np.int32),
+            upper=np.empty(n),
+            lower=np.empty(n * k),
+            sums=np.empty(n_steps * k),
+            reach=np.empty(n_steps),
+            means=self.ledger.means,
+            status=self.ledger.status,
+            counts=self.ledger.counts,
+            last_counts=self.ledger.last_counts,
+            probes=np.empty((n_probes, m)),
+            probe_clusters=np.zeros(n_clients, dtype=np.int64),
+            known=np.zeros(n_clients, dtype=np.int64),
+            again=np.zeros(n_clients, dtype=np.bool_),
+            n_moves=np.full(n_clients, -1),
+        )
+
+    @staticmethod
+    def n_bytes(rows: Rows, k: int, with_gram: bool) -> int:
+        """What a trail takes."""
+        n, m = rows.X.shape
+        n_clients = len(rows.starts) - 1
+        return int(8 * (n * (k * (1 + with_gram) + 3) + n_clients * (k * (m + 3) + m)))
+
+    def distance(self, centroids: FloatArray) -> float:
+        """How far these centroids are from the latest."""
+        moved = np.empty(len(centroids))
+        compiled.movements(self.stations[self.latest], centroids, moved)
+        return float(np.linalg.norm(moved))
+
+    def drifts(self, which: IntArray, centroids: FloatArray) -> tuple[FloatArray, IntArray]:
+        """How far each centroid has moved since a client was asked: rows (…, k), and each client's row."""
+        seen, drift_of = np.unique(self.seen[which], return_inverse=True)
+        drift = np.empty((len(seen), len(centroids)))
+        for place, station in enumerate(seen):
+            if int(station) in self.stations:
+                compiled.movements(self.stations[int(station)], centroids, drift[place])
+            else:
+                drift_of[drift_of == place] = -1
+        return drift, drift_of.astype(np.int64)
+
+    def arrive(self, which: IntArray, centroids: FloatArray) -> None:
+        """Note that these clients were asked at these centroids."""
+        self.latest += 1
+        self.stations[self.latest] = centroids
+        while len(self.stations) > _STATIONS:
+            self.stations.popitem(last=False)
+        self.seen[which] = self.latest
+
+    def setting(self, max_local: int, tol_local: float, drop: bool) -> int:
+        """A number for a way to work: an answer stands only for the same one."""
+        return self.settings.setdefault(
+            (max_local, tol_local, drop), len(self.settings) + compiled.ONE_STEP + 1
+        )
+
+
+class Grams:
+    """The Gram matrices of all clients, one after the other; filled when they are first needed."""
+
+    def __init__(self, rows: Rows) -> None:
+        sizes = np.diff(rows.starts) ** 2
+        n_clients = len(sizes)
+        self.arrays = compiled.GramArrays(
+            pool=np.empty(int(sizes.sum()), dtype=np.float32),
+            offsets=np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64),
+            lengths=np.empty(len(rows.X)),
+            scales=np.zeros(n_clients),
+            errors=np.zeros(n_clients),
+        )
+
+    @staticmethod
+    def n_bytes(rows: Rows) -> int:
+        """What the matrices take."""
+        return int(4 * (np.diff(rows.starts) ** 2).sum())
+
+
+NO_GRAMS = compiled.GramArrays(
+    np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)
+)
+
+
+@dataclass(slots=True)
+class Memo:
+    """What the fast kernel remembers about a table of rows."""
+
+    data: DataArray
+    weight: FloatArray
+    grams: Grams | None = None
+    trails: list[Trail] = field(default_factory=list)
+
+    def find_trail(self, rows: Rows, centroids: FloatArray, with_gram: bool) -> Trail | None:
+        """The trail that ends nearest to these centroids, or a new one; None if it takes too much memory."""
+        if not may_follow(rows, centroids, with_gram):
+            return None
+        k = len(centroids)
+        near = [
+            trail
+            for trail in self.trails
+            if len(trail.ledger.counts[0]) == k and trail.with_gram == with_gram
+        ]
+        if near:
+            distance, place = min((trail.distance(centroids), place) for place, trail in enumerate(near))
+            trail = near[place]
+            if distance <= trail.near:
+                self.trails.remove(trail)
+                self.trails.append(trail)  # the one used longest ago comes first
+                return trail
+        left = allowed_bytes(rows) - (Grams.n_bytes(rows) if with_gram else 0)
+        most = min(_MOST_TRAILS, max(1, left // Trail.n_bytes(rows, k, with_gram)))
+        del self.trails[: max(0, len(self.trails) - most + 1)]
+        self.trails.append(Trail(rows, centroids, with_gram))
+        return self.trails[-1]
+
+
+def allowed_bytes(rows: Rows) -> int:
+    """How much may be remembered about these rows."""
+    return max(LEAST_MEMORY, 2 * 8 * rows.X.size)
+
+
+def may_follow(rows: Rows, centroids: FloatArray, with_gram: bool) -> bool:
+    """Whether it pays to remember bounds and answers for these rows, and memory suffices."""
+    k, m = centroids.shape
+    if m < FOLLOWED_COLUMNS or k < 2:
+        return False
+    n_bytes = Trail.n_bytes(rows, k, with_gram) + (Grams.n_bytes(rows) if with_gram else 0)
+    largest = int(np.diff(rows.starts).max())
+    most_rows = min(FOLLOWED_ROWS, 2 * m) if with_gram else FOLLOWED_ROWS
+    return largest <= most_rows and n_bytes <= allowed_bytes(rows)
