@@ -1,14 +1,16 @@
 import numpy as np
 import pytest
 
-from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy, clustering
+from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy, local_clustering
 from fedkmeans.baselines.fkm import fkm_target
 from fedkmeans.baselines.pooled import PooledKMeans
 from fedkmeans.catalogue import ALGORITHMS, make
-from fedkmeans.clustering import awasthi_sheffet, kmeans, kmeans_plusplus, top_directions
+from fedkmeans.clustering import kmeans, kmeans_plusplus
 from fedkmeans.conversation import hold
 from fedkmeans.errors import ParameterError
+from fedkmeans.kernels import KERNELS, find_kernel
 from fedkmeans.lloyd import assign, cluster_sums, local_update
+from fedkmeans.local_clustering import awasthi_sheffet, top_directions
 from fedkmeans.metrics import score_per_sample
 from fedkmeans.records import LocalClusters
 from fedkmeans.state import State
@@ -60,13 +62,14 @@ def test_kfed_uses_only_the_sampled_clients():
     assert model.history_.participants.item() == 2
 
 
-def test_awasthi_sheffet_ignores_points_between_clusters():
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_awasthi_sheffet_ignores_points_between_clusters(kernel):
     """Ten strays on the way to the other group: a third of the way in, they are not clearly anybody's."""
     X = np.concatenate([np.zeros(40), np.full(40, 10.0), np.full(10, 3.0)])[:, None]
-    start = awasthi_sheffet(X, 2, np.random.default_rng(1), max_iter=0)
+    start = awasthi_sheffet(X, 2, np.random.default_rng(1), 1, 0, None, find_kernel(kernel))
     # 3 is less than three times nearer to 0.6 (the mean with the strays) than to 10.
     np.testing.assert_allclose(np.sort(start[:, 0]), [0.0, 10.0], atol=1e-9)
-    lloyd_step = awasthi_sheffet(X, 2, np.random.default_rng(1), max_iter=1)
+    lloyd_step = awasthi_sheffet(X, 2, np.random.default_rng(1), 1, 1, None, find_kernel(kernel))
     np.testing.assert_allclose(np.sort(lloyd_step[:, 0]), [0.6, 10.0], atol=1e-9)
 
 
@@ -83,7 +86,7 @@ def assert_leading_directions(shape):
 
 
 def test_top_directions_of_very_wide_data(monkeypatch):
-    monkeypatch.setattr(clustering, "_LARGEST_GRAM", 10)
+    monkeypatch.setattr(local_clustering, "_LARGEST_GRAM", 10)
     assert_leading_directions((200, 40))
 
 

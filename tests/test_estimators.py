@@ -63,8 +63,9 @@ def test_history_is_tidy(blobs):
     history = model.fit(X, clients=clients).history_
     assert list(history.columns) == [
         "restart", "round", "movement", "participants", "asked", "estimate", "score", "score_per_client",
-        "bytes_sent", "bytes_received",
+        "bytes_sent", "bytes_received", "kernel",
     ]  # fmt: skip
+    assert (history.kernel == "numpy").all()
     assert list(history["round"]) == [1, 2, 3, 4, 5]
     assert (history.participants == 2).all()
     assert list(history.score.notna()) == [False, True, False, True, False]

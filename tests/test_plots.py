@@ -19,7 +19,7 @@ from fedkmeans.plots import (
 
 
 @pytest.fixture
-def X():  # noqa: N802 (the name of the data everywhere)
+def X():
     return np.random.default_rng(0).normal(size=(60, 2))
 
 

@@ -14,6 +14,7 @@ from importlib import metadata
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 
 from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.data.messages import listing, one_line
@@ -73,8 +74,13 @@ def describe(
         "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         "data": _data(estimator, clients, dtype),
         "result": _result(estimator),
-        "history": {} if history is None else {str(name): _plain(history[name].tolist()) for name in history},
+        "history": {} if history is None else _rounds(history),
     }
+
+
+def _rounds(history: pd.DataFrame) -> dict[str, Any]:
+    """The columns of the history that hold numbers; the kernel is the same in all rounds, see `_result`."""
+    return {str(name): _plain(history[name].tolist()) for name in history if name != "kernel"}
 
 
 def _data(estimator: Any, clients: Sequence[Mapping[str, Any]], dtype: str | None) -> dict[str, Any]:
@@ -91,6 +97,8 @@ def _data(estimator: Any, clients: Sequence[Mapping[str, Any]], dtype: str | Non
 
 def _result(estimator: Any) -> dict[str, Any]:
     reason = str(getattr(estimator, "stop_reason_", "unknown"))
+    history = getattr(estimator, "history_", None)
+    kernel = {} if history is None or history.empty else {"kernel": str(history["kernel"].iloc[0])}
     return {
         "n_clusters": len(estimator.cluster_centers_),
         "n_rounds": int(estimator.n_iter_),
@@ -99,6 +107,7 @@ def _result(estimator: Any) -> dict[str, Any]:
         "score_per_client": _plain(getattr(estimator, "score_per_client_", None)),
         "inertia": _plain(estimator.inertia_),
         "interrupted": reason == "interrupted",
+        **kernel,
     }
 
 

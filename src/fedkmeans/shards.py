@@ -19,6 +19,25 @@ from fedkmeans.records import LocalUpdate
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 
+def common_table(parts: Sequence[DataArray]) -> DataArray | None:
+    """The table of which the parts are views, each beginning where the one before ends; or None."""
+    table = parts[0].base
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or not table.flags.c_contiguous:
+        return None
+    place = first = _address(parts[0])
+    for part in parts:
+        same = part.base is table and part.dtype == table.dtype and part.shape[1:] == table.shape[1:]
+        if not (same and part.flags.c_contiguous and _address(part) == place):
+            return None
+        place += part.nbytes
+    row = table.itemsize * table.shape[1]
+    return table[(first - _address(table)) // row : (place - _address(table)) // row]
+
+
+def _address(array: DataArray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 class Shards:
     """The shards of clients; client i has the rows from starts[i] up to starts[i + 1].
 

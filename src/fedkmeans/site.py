@@ -271,13 +271,14 @@ def _answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dic
 
 def total_of(sites: Sequence[Site], query: Query, n_threads: int = 1) -> Total:
     """What `add_up(answer_all(…))` returns, without replies of single sites where they are not needed."""
+    if any(site.in_its_own_way for site in sites):
+        return add_up(answer_all(sites, query, n_threads))
     if isinstance(query, records.Bundle):
         totals = [total_of(sites, part, n_threads) for part in query.queries]
         bundle = records.BundleReply(tuple(total.record for total in totals))
         return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
     neighbours = len({id(site.shards) for site in sites}) == 1
-    alike = not any(site.in_its_own_way for site in sites)
-    if not (neighbours and alike and isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
+    if not (neighbours and isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
         return add_up(answer_all(sites, query, n_threads))
     sites = sorted(sites, key=lambda site: site.name)
     shards, which = sites[0].shards, np.array([site.index for site in sites])

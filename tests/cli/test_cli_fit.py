@@ -47,9 +47,10 @@ def test_all_options_reach_the_estimator(run, clients):
         "fit north.csv south.csv -k 2 --algorithm wf --weighting by_size --clients-per-round 1 --max-local 3 "
         "--learning-rate 0.5 --momentum 0.1 --init k-means++ --n-init 2 --empty-clusters relocate --tol 1e-5 "
         "--tol-local 1e-6 --patience none --min-rounds 3 --max-rounds 9 --score-every 2 --n-jobs 2 --seed 4 "
-        "--participation turns"
+        "--participation turns --kernel numpy"
     )
     assert outcome.code == 0, outcome.err
+    assert Model.load("model").card["result"]["kernel"] == "numpy"
     assert Model.load("model").card["parameters"] == {
         "n_clusters": 2,
         "weighting": "by_size",
@@ -71,6 +72,7 @@ def test_all_options_reach_the_estimator(run, clients):
         "score_every": 2,
         "random_state": 4,
         "n_jobs": 2,
+        "kernel": "numpy",
     }
 
 

@@ -35,6 +35,7 @@ from fedkmeans.memory import MemorySetting
 from fedkmeans.model import Model, is_model
 from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.seeding import as_seed
+from fedkmeans.shards import common_table
 from fedkmeans.site import Site
 from fedkmeans.typing import DataArray, IntArray
 
@@ -236,8 +237,13 @@ def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) 
 
 
 def _federation(clients: list[Client], n_jobs: int | None = None, kernel: str = AUTO) -> InProcess:
-    sites = (Site(c.name, c.X, feature_names=c.feature_names, kernel=kernel) for c in clients)
-    return InProcess(sites, n_jobs)
+    table = common_table([client.X for client in clients])
+    if table is None:
+        sites = [Site(c.name, c.X, feature_names=c.feature_names, kernel=kernel) for c in clients]
+        return InProcess(sites, n_jobs)
+    starts = np.cumsum([0, *(len(client.X) for client in clients[:-1])]).tolist()
+    names, columns = [client.name for client in clients], clients[0].feature_names
+    return InProcess.from_sorted(table, names, starts, None, columns, n_jobs=n_jobs, kernel=kernel)
 
 
 def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:

@@ -59,6 +59,7 @@ def _show_model(found: dict[str, Any]) -> None:
         ("score per sample", console.number(result["score_per_sample"])),
         ("score per client", f"{console.number(result['score_per_client'])}  (mean of the clients' scores)"),
         ("seed", found["seed"]),
+        *([("computed by", result["kernel"])] if result.get("kernel") else []),
         ("parameters", parameters),
     ]
     if known:

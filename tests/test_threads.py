@@ -1,0 +1,107 @@
+"""Work in threads: parts, order, errors, and matrix products that are set back afterwards."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
+
+from fedkmeans.threads import in_threads, single_products, split_evenly
+
+
+def test_nothing_is_split_into_nothing():
+    assert split_evenly([], 3) == []
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(1, 40))
+def test_parts_follow_one_another_and_are_not_too_many(sizes, n_parts):
+    parts = split_evenly(sizes, n_parts)
+    assert len(parts) <= n_parts
+    assert [place for part in parts for place in range(len(sizes))[part]] == list(range(len(sizes)))
+    assert all(part.stop > part.start for part in parts)
+    largest = max(sum(sizes[part]) for part in parts)
+    assert largest < sum(sizes) / n_parts + max(sizes)
+
+
+def test_more_parts_than_items_are_one_each():
+    assert split_evenly([3, 3, 3], 10) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+
+
+def test_one_part_is_everything():
+    assert split_evenly([5, 1, 7], 1) == [slice(0, 3)]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_results_come_in_order_and_nothing_gives_nothing(n_threads):
+    assert in_threads(lambda a, b: a * b, [], n_threads) == []
+    assert in_threads(lambda a, b: a * b, [(i, 2) for i in range(20)], n_threads) == list(range(0, 40, 2))
+
+
+def test_one_thread_is_the_one_that_asks():
+    asked = in_threads(lambda _: threading.get_ident(), [(0,), (1,)], 1)
+    assert asked == [threading.get_ident()] * 2
+    assert threading.get_ident() not in in_threads(lambda _: threading.get_ident(), [(0,), (1,)], 2)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_in_a_thread_is_raised_and_the_threads_live_on(n_threads):
+    def work(number):
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    with pytest.raises(ValueError, match="three"):
+        in_threads(work, [(number,) for number in range(6)], n_threads)
+    assert in_threads(work, [(0,), (1,)], n_threads) == [0, 1]
+    assert products() == AT_FIRST
+
+
+def products():
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return sorted((info["filepath"], info["num_threads"]) for info in blas())
+
+
+def blas():
+    return [info for info in threadpool_info() if info["user_api"] == "blas"]
+
+
+with single_products():  # loads what is to be loaded
+    pass
+AT_FIRST = products()
+
+
+def test_matrix_products_are_single_inside_and_as_before_outside():
+    with single_products():
+        assert {info["num_threads"] for info in blas()} <= {1}
+        with single_products():
+            pass
+        assert {info["num_threads"] for info in blas()} <= {1}
+    assert products() == AT_FIRST
+
+
+def test_overlapping_users_leave_matrix_products_as_they_were():
+    first, second = single_products(), single_products()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert {info["num_threads"] for info in blas()} <= {1}
+    second.__exit__(None, None, None)
+    assert products() == AT_FIRST
+
+
+def test_many_threads_at_once_leave_matrix_products_as_they_were():
+    def work():
+        for _ in range(200):
+            in_threads(lambda number: number, [(1,), (2,)], 2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert products() == AT_FIRST
