@@ -35,7 +35,7 @@ _FINITE = _ANY_ORDER | {"nnan", "ninf"}
 _SINGLE = 2.0**-24  # relative rounding error of single precision
 _DOUBLE = 2.0**-53
 # Terms of a row's distances (k·m) up to which the plain formula is the fastest, too.
-_FEW_TERMS = 64
+FEW_TERMS = 64
 # Columns from which centroids are better multiplied to rows from the right.
 _MANY_COLUMNS = 64
 # Numbers in the buffers of one block, in single precision: they should stay close to the processor.
@@ -155,7 +155,7 @@ class Scratch(NamedTuple):
 def new_scratch(k, m, n, dtype):
     """Buffers for n rows of this dtype."""
     size = min(n, 1024, max(16, _BLOCK_NUMBERS // (m + k)))
-    few = k * m <= _FEW_TERMS
+    few = k * m <= FEW_TERMS
     single = np.float32
     return Scratch(
         size=size,
@@ -330,7 +330,8 @@ def add_inertia(X, start, n, weight, label, centroids, inertia):
     """Add squared distances to the own centroid, per cluster."""
     for q in range(n):
         own = weight[start + q] if len(weight) else 1.0
-        inertia[label[q]] += own * quick_square(X, start + q, centroids, label[q])
+        j = np.int64(label[q])
+        inertia[j] += own * quick_square(X, start + q, centroids, j)
 
 
 @entry()
@@ -489,7 +490,7 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
     """
     k, m = centroids.shape
     sure = 1 + (m + 16) * 4 * _DOUBLE
-    a, n_computed = labels[p], 1
+    a, n_computed = np.int64(labels[p]), 1
     best, label = quick_square(X, start + p, centroids, a), a
     within = np.sqrt(best) * sure
     upper[p] = within
@@ -704,8 +705,6 @@ class Room(NamedTuple):
     means : ndarray of shape (k, m)
     status, dirty : ndarray of shape (k,)
     vector : ndarray of shape (m,)
-    centred : ndarray of shape (n, m)
-        For a Gram matrix; of length zero where there is none to be made.
     """
 
     sums: Any
@@ -726,10 +725,9 @@ class Room(NamedTuple):
     status: Any
     dirty: Any
     vector: Any
-    centred: Any
 
 
-def new_room(k, m, n, with_gram=False, new_gram=False):
+def new_room(k, m, n, with_gram=False):
     """Buffers for clients with up to n rows."""
     n_steps = n if with_gram else 0
     return Room(
@@ -751,7 +749,6 @@ def new_room(k, m, n, with_gram=False, new_gram=False):
         status=np.empty(k, np.int8),
         dirty=np.empty(k, np.bool_),
         vector=np.empty(m),
-        centred=np.empty((n if new_gram else 0, m)),
     )
 
 
@@ -781,7 +778,7 @@ def first_movement_is_small(X, weight, start, labels, received, count, tol_local
     cluster : int
     """
     k = len(count)
-    smallest = -1
+    smallest = np.int64(-1)
     for j in range(k):
         if count[j] > 0 and (smallest < 0 or count[j] < count[smallest]):
             smallest = j
@@ -974,7 +971,7 @@ def means_move(X, weight, start, old, new, status, n_rows, received, means, tol_
         if old[p] != new[p]:
             changed[old[p]] = n_rows[old[p]] > 0
             changed[new[p]] = True
-    smallest = new[0]
+    smallest = np.int64(new[0])
     for j in range(k):
         if changed[j] and (not changed[smallest] or n_rows[j] < n_rows[smallest]):
             smallest = j
@@ -1176,7 +1173,7 @@ def last_labels(trail, i, start, stop, room):
     before = room.final[: stop - start]
     copy(trail.final[start:stop], before)
     if trail.known[i] == 0:
-        fill(before, -1)
+        fill(before, np.int32(-1))
     return before
 
 
@@ -1185,7 +1182,7 @@ def follow_steps(
     X, weight, starts, which, received, max_local, tol_local, drop, setting, grams, trail, room
 ):  # fmt: skip
     """The answers of several clients that make several local steps, after `follow_labels`."""
-    k, m = received.shape
+    k = len(received)
     for a in range(len(which)):
         i = which[a]
         start, stop = starts[i], starts[i + 1]
@@ -1207,10 +1204,6 @@ def follow_steps(
         count_first(weight, start, stop, trail.labels, trail.counts[i])
         offset, lengths = grams.offsets[i], grams.lengths[start:stop]
         gram = grams.pool[offset : offset + n * n].reshape(n, n)
-        if grams.scales[i] == 0.0:
-            scale, longest = gram_matrix(X, start, stop, gram, lengths, room.centred, room.vector)
-            grams.scales[i] = scale
-            grams.errors[i] = gram_error(n, m, scale, longest, _SINGLE)
         sums = trail.sums[start * k : stop * k].reshape(k, n)
         if trail.n_moves[i] < 0 or trail.n_moves[i] + n_changed > n:
             sum_gram(gram, weight, start, first, sums)
@@ -1244,19 +1237,18 @@ def inertia_of_clients(
         received_inertia[i] = 0.0
         for p in range(starts[i], starts[i + 1]):
             own = weight[p] if len(weight) else 1.0
-            received_inertia[i] += own * quick_square(X, p, received, first[p])
-            inertia[i, final[p]] += own * quick_square(X, p, means[i], final[p])
+            received_inertia[i] += own * quick_square(X, p, received, np.int64(first[p]))
+            inertia[i, final[p]] += own * quick_square(X, p, means[i], np.int64(final[p]))
 
 
 # --- k-means on the Gram matrix ----------------------------------------------------------------
 
 
 @entry()
-def prepare_gram(X, gram, lengths, rows, mean):
-    """Fill a Gram matrix of all rows; returns the error to reckon with."""
-    n, m = X.shape
-    scale, reach = gram_matrix(X, 0, n, gram, lengths, rows, mean)
-    return gram_error(n, m, scale, reach, _DOUBLE)
+def prepare_gram(X, start, stop, gram, lengths, rows, mean, unit):
+    """Fill a Gram matrix; returns by what squares were divided, and the error to reckon with."""
+    scale, reach = gram_matrix(X, start, stop, gram, lengths, rows, mean)
+    return scale, gram_error(stop - start, X.shape[1], scale, reach, unit)
 
 
 @inner()
@@ -1338,7 +1330,7 @@ def relocate(X, labels, n_rows, local, distances):
     """Give each empty cluster the row farthest from its centroid, as `lloyd.relocate_empty` does."""
     n = len(labels)
     for p in range(n):
-        distances[p] = quick_square(X, p, local, labels[p])
+        distances[p] = quick_square(X, p, local, np.int64(labels[p]))
     last, last_row = np.inf, -1
     for j in range(len(n_rows)):
         while n_rows[j] == 0:
@@ -1358,14 +1350,18 @@ def relocate(X, labels, n_rows, local, distances):
 
 
 @entry()
-def gram_lloyd(X, weight, gram, lengths, error, chosen, max_iter, centroids, room):
-    """Lloyd's steps from the chosen rows until no label changes; the last means go to `centroids`."""
+def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, drop, centroids, room):
+    """Lloyd's steps from the chosen rows until no label changes; the last means go to `centroids`.
+
+    `start` is 0 and `drop` is true; written here they would be compiled as constants, and all that is
+    called with them once more.
+    """
     k, n = len(chosen), len(lengths)
     count, factors, squares, n_rows = room.count, room.factors, room.squares, room.n_rows
     status, ready, local = room.status, room.ready, room.local
     sums, frozen = room.sums.reshape(k, n), room.frozen.reshape(k, n)
     best, second, label, before, member = room.best, room.second, room.label, room.final, room.member
-    fill(before, -1)
+    fill(before, np.int32(-1))
     for j in range(k):
         # A row that is a centroid is like the mean of a cluster that has lost its rows.
         status[j], squares[j], ready[j] = FROZEN, lengths[chosen[j]], False
@@ -1379,8 +1375,8 @@ def gram_lloyd(X, weight, gram, lengths, error, chosen, max_iter, centroids, roo
         for p in range(n):
             if not second[p] - best[p] > 2 * error:
                 label[p] = decide_by_means(
-                    X, weight, 0, p, member, status, count, centroids, centroids, local, ready,
-                    sums, factors, squares, frozen, lengths, 1.0, best[p] + 2 * error, sums, True,
+                    X, weight, start, p, member, status, count, centroids, centroids, local, ready,
+                    sums, factors, squares, frozen, lengths, 1.0, best[p] + 2 * error, sums, drop,
                 )  # fmt: skip
             n_changed += label[p] != before[p]
         if n_changed == 0:
@@ -1394,16 +1390,16 @@ def gram_lloyd(X, weight, gram, lengths, error, chosen, max_iter, centroids, roo
             n_empty += n_rows[j] == 0
         if n_empty:
             for j in range(k):
-                place_of(X, weight, 0, member, j, status, count, centroids, centroids, local, ready)
+                place_of(X, weight, start, member, j, status, count, centroids, centroids, local, ready)
             relocate(X, label, n_rows, local, best)
         for j in range(k):
             if status[j] == MEAN and n_rows[j] == 0:
-                place_of(X, weight, 0, member, j, status, count, centroids, centroids, local, ready)
+                place_of(X, weight, start, member, j, status, count, centroids, centroids, local, ready)
                 copy(local[j], centroids[j])
                 for p in range(n):
                     frozen[j, p] = sums[j, p] * factors[j]
         if step == 0:
-            sum_gram(gram, weight, 0, label, sums)
+            sum_gram(gram, weight, start, label, sums)
         fill(count, 0.0)
         for p in range(n):
             own = weight[p] if len(weight) else 1.0
@@ -1417,7 +1413,7 @@ def gram_lloyd(X, weight, gram, lengths, error, chosen, max_iter, centroids, roo
             member[p] = label[p]
         for j in range(k):
             status[j] = MEAN if n_rows[j] > 0 else FROZEN
-        square_means(weight, 0, member, status, count, sums, factors, squares)
+        square_means(weight, start, member, status, count, sums, factors, squares)
     for j in range(k):
         if status[j] == MEAN:
-            mean_of(X, weight, 0, member, j, count[j], centroids[j])
+            mean_of(X, weight, start, member, j, count[j], centroids[j])

@@ -21,7 +21,7 @@ from fedkmeans.clustering import BETTER, best_of, first_draws, same_row
 from fedkmeans.kernels import compiled, plain
 from fedkmeans.kernels.protocol import Outcome, Rows
 from fedkmeans.kernels.scanning import LARGE, NOTHING, as_data, as_double, scan_rows
-from fedkmeans.kernels.trails import NO_GRAMS, Grams, Ledger, Memo, Trail, may_follow
+from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, may_follow
 from fedkmeans.lloyd import cluster_sums, double_block, means, relocate_empty
 from fedkmeans.threads import in_threads, single_products, split_evenly
 from fedkmeans.typing import DataArray, FloatArray, IntArray
@@ -91,9 +91,8 @@ class GramKMeans:
         self.data, self.weight = data, weight
         self.gram, self.lengths = np.empty((n, n)), np.empty(n)
         with single_products():
-            self.error, self.noise = (
-                compiled.prepare_gram(data, self.gram, self.lengths, np.empty((n, m)), np.empty(m)),
-                same_row(m),
+            _, self.error = compiled.prepare_gram(
+                data, 0, n, self.gram, self.lengths, np.empty((n, m)), np.empty(m), 2.0**-53
             )
 
     def run(self, n_clusters: int, rng: np.random.Generator, max_iter: int) -> FloatArray:
@@ -102,11 +101,12 @@ class GramKMeans:
         weight = self.weight if len(self.weight) else np.ones(n)
         (first,), uniforms = first_draws(weight, n_clusters, rng)
         centroids, chosen = np.empty((n_clusters, m)), np.full(n_clusters, first)
-        compiled.gram_plusplus(self.gram, self.lengths, weight, uniforms, self.noise, BETTER, chosen)
+        compiled.gram_plusplus(self.gram, self.lengths, weight, uniforms, same_row(m), BETTER, chosen)
         room = compiled.new_room(n_clusters, m, n, with_gram=True)
         compiled.gram_lloyd(
-            self.data, self.weight, self.gram, self.lengths, self.error, chosen, max_iter, centroids, room
-        )
+            self.data, self.weight, 0, self.gram, self.lengths, self.error, chosen, max_iter, True,
+            centroids, room,
+        )  # fmt: skip
         return centroids
 
 
@@ -282,26 +282,26 @@ class Work:
         memo, rows = self.memo, self.rows
         if trail.with_gram and memo.grams is None:
             memo.grams = Grams(rows)
-        grams = NO_GRAMS if memo.grams is None else memo.grams.arrays
+        grams = memo.grams
         drift, drift_of = trail.drifts(self.which, self.received)
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
         largest, (k, m) = int(self.sizes.max()), self.received.shape
-        new_gram = trail.with_gram and not grams.scales[self.which].all()
 
         def work(part: slice) -> None:
             scratch = compiled.new_scratch(k, m, largest, memo.data.dtype)
-            room = compiled.new_room(k, m, largest, trail.with_gram, new_gram)
+            room = compiled.new_room(k, m, largest, trail.with_gram)
             which = self.which[part]
             compiled.follow_labels(
                 memo.data, rows.starts, which, drift, drift_of[part], self.received, trail.arrays, scratch,
                 room,
             )  # fmt: skip
-            if self.max_local == 1:
+            if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, memo.weight, rows.starts, which, trail.arrays, room)
             else:
+                grams.prepare(memo.data, rows.starts, which)
                 compiled.follow_steps(
                     memo.data, memo.weight, rows.starts, which, self.received, self.max_local, self.tol_local,
-                    self.drop, setting, grams, trail.arrays, room,
+                    self.drop, setting, grams.arrays, trail.arrays, room,
                 )  # fmt: skip
 
         self._in_threads(work)

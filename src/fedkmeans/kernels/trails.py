@@ -22,6 +22,8 @@ FOLLOWED_ROWS = 2**14
 FOLLOWED_COLUMNS = 17
 # What may be remembered: this much, or twice what the rows take in double precision.
 LEAST_MEMORY = 2**27
+# Rounding error of single precision, in which Gram matrices are kept.
+SINGLE = 2.0**-24
 # Trails that are kept: runs and restarts that take turns on the same rows.
 _MOST_TRAILS = 16
 # Earlier centroids that a trail keeps, for clients that were not asked since.
@@ -136,15 +138,22 @@ class Grams:
             errors=np.zeros(n_clients),
         )
 
+    def prepare(self, data: DataArray, starts: IntArray, which: IntArray) -> None:
+        """Fill the matrices of these clients that are not filled yet."""
+        arrays = self.arrays
+        for client in which[arrays.scales[which] == 0]:
+            start, stop = starts[client], starts[client + 1]
+            n, m, offset = stop - start, data.shape[1], arrays.offsets[client]
+            gram = np.empty((n, n))
+            arrays.scales[client], arrays.errors[client] = compiled.prepare_gram(
+                data, start, stop, gram, arrays.lengths[start:stop], np.empty((n, m)), np.empty(m), SINGLE
+            )
+            arrays.pool[offset : offset + n * n] = gram.ravel()
+
     @staticmethod
     def n_bytes(rows: Rows) -> int:
         """What the matrices take."""
         return int(4 * (np.diff(rows.starts) ** 2).sum())
-
-
-NO_GRAMS = compiled.GramArrays(
-    np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)
-)
 
 
 @dataclass(slots=True)
@@ -188,7 +197,7 @@ def allowed_bytes(rows: Rows) -> int:
 def may_follow(rows: Rows, centroids: FloatArray, with_gram: bool) -> bool:
     """Whether it pays to remember bounds and answers for these rows, and memory suffices."""
     k, m = centroids.shape
-    if m < FOLLOWED_COLUMNS or k < 2:
+    if m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS:
         return False
     n_bytes = Trail.n_bytes(rows, k, with_gram) + (Grams.n_bytes(rows) if with_gram else 0)
     largest = int(np.diff(rows.starts).max())
