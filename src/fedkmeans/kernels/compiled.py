@@ -9,6 +9,8 @@ squares added one after the other, `exact_square`. Sums are taken in the order o
 Everything that is compiled stands in this file: compiled code is cached by the file it stands in,
 and would not notice a change in another one.
 
+Rows have weights, ones if nobody gave any, but for `scan`, where reading ones would take time.
+
 Names used throughout: n rows, k clusters, m columns; i a client, p a row, j a cluster, f a column.
 Arrays by cluster and row have shape (k, n): the innermost loops run over rows, where the processor
 can do several at once. Functions write into arrays that they are given; what they return is little.
@@ -642,7 +644,7 @@ def sum_gram(gram, weight, start, labels, sums):
         fill(sums[j], 0.0)
     for p in range(n):
         j = labels[p]
-        own = weight[start + p] if len(weight) else 1.0
+        own = weight[start + p]
         for q in range(n):
             sums[j, q] += own * np.float64(gram[p, q])
 
@@ -653,7 +655,7 @@ def mean_of(X, weight, start, labels, j, count, result):
     fill(result, 0.0)
     for p in range(len(labels)):
         if labels[p] == j:
-            own = weight[start + p] if len(weight) else 1.0
+            own = weight[start + p]
             for f in range(len(result)):
                 result[f] += own * np.float64(X[start + p, f])
     for f in range(len(result)):
@@ -810,7 +812,7 @@ def square_means(weight, start, labels, status, count, sums, factors, squares):
             squares[j] = 0.0
             factors[j] = 1.0 / count[j]
     for p in range(len(labels)):
-        own = weight[start + p] if len(weight) else 1.0
+        own = weight[start + p]
         squares[labels[p]] += own * sums[labels[p], p]
     for j in range(len(count)):
         if status[j] == MEAN:
@@ -926,14 +928,14 @@ def gram_steps(
         )  # fmt: skip
         for p in range(n):
             if label[p] != final[p]:
-                own = weight[start + p] if len(weight) else 1.0
+                own = weight[start + p]
                 move_row(gram, p, own, sums, final[p], label[p])
                 ready[final[p]] = False
                 ready[label[p]] = False
         fill(count, 0.0)
         for p in range(n):
             final[p] = label[p]
-            count[label[p]] += weight[start + p] if len(weight) else 1.0
+            count[label[p]] += weight[start + p]
         for j in range(k):
             if n_rows[j] > 0:
                 filled = filled or status[j] == AS_RECEIVED
@@ -953,7 +955,7 @@ def movement_of(X, weight, start, old, new, j, status, received, means, room):
     count = 0.0
     for p in range(len(new)):
         if new[p] == j:
-            count += weight[start + p] if len(weight) else 1.0
+            count += weight[start + p]
     place_of(X, weight, start, old, j, status, room.count, received, means, room.local, room.ready)
     mean_of(X, weight, start, new, j, count, room.vector)
     return square_between(room.vector, room.local[j])
@@ -1064,7 +1066,7 @@ def renew_means(X, weight, start, before, final, was, status, last_counts, means
     for p in range(len(final)):
         j = final[p]
         if dirty[j]:
-            own = weight[start + p] if len(weight) else 1.0
+            own = weight[start + p]
             for f in range(X.shape[1]):
                 means[j, f] += own * np.float64(X[start + p, f])
     for j in range(k):
@@ -1139,7 +1141,7 @@ def count_first(weight, start, stop, labels, counts):
     """Weight of each cluster by the first labels."""
     fill(counts, 0.0)
     for p in range(start, stop):
-        counts[labels[p]] += weight[p] if len(weight) else 1.0
+        counts[labels[p]] += weight[p]
 
 
 @entry()
@@ -1211,7 +1213,7 @@ def follow_steps(
         else:
             for p in range(n):
                 if trail.before[start + p] != first[p]:
-                    own = weight[start + p] if len(weight) else 1.0
+                    own = weight[start + p]
                     move_row(gram, p, own, sums, trail.before[start + p], first[p])
             trail.n_moves[i] += n_changed
         trail.again[i], trail.probe_clusters[i] = gram_steps(
@@ -1236,7 +1238,7 @@ def inertia_of_clients(
         fill(inertia[i], 0.0)
         received_inertia[i] = 0.0
         for p in range(starts[i], starts[i + 1]):
-            own = weight[p] if len(weight) else 1.0
+            own = weight[p]
             received_inertia[i] += own * quick_square(X, p, received, np.int64(first[p]))
             inertia[i, final[p]] += own * quick_square(X, p, means[i], np.int64(final[p]))
 
@@ -1402,7 +1404,7 @@ def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, drop, c
             sum_gram(gram, weight, start, label, sums)
         fill(count, 0.0)
         for p in range(n):
-            own = weight[p] if len(weight) else 1.0
+            own = weight[p]
             count[label[p]] += own
             if step > 0 and label[p] != member[p]:
                 move_row(gram, p, own, sums, member[p], label[p])

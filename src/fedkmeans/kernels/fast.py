@@ -88,7 +88,7 @@ class GramKMeans:
 
     def __init__(self, data: DataArray, weight: FloatArray) -> None:
         n, m = data.shape
-        self.data, self.weight = data, weight
+        self.data, self.weight = data, weight if len(weight) else np.ones(n)
         self.gram, self.lengths = np.empty((n, n)), np.empty(n)
         with single_products():
             _, self.error = compiled.prepare_gram(
@@ -98,10 +98,9 @@ class GramKMeans:
     def run(self, n_clusters: int, rng: np.random.Generator, max_iter: int) -> FloatArray:
         """Centroids (k, m) from one start."""
         n, m = self.data.shape
-        weight = self.weight if len(self.weight) else np.ones(n)
-        (first,), uniforms = first_draws(weight, n_clusters, rng)
+        (first,), uniforms = first_draws(self.weight, n_clusters, rng)
         centroids, chosen = np.empty((n_clusters, m)), np.full(n_clusters, first)
-        compiled.gram_plusplus(self.gram, self.lengths, weight, uniforms, same_row(m), BETTER, chosen)
+        compiled.gram_plusplus(self.gram, self.lengths, self.weight, uniforms, same_row(m), BETTER, chosen)
         room = compiled.new_room(n_clusters, m, n, with_gram=True)
         compiled.gram_lloyd(
             self.data, self.weight, 0, self.gram, self.lengths, self.error, chosen, max_iter, True,
@@ -285,7 +284,7 @@ class Work:
         grams = memo.grams
         drift, drift_of = trail.drifts(self.which, self.received)
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
-        largest, (k, m) = int(self.sizes.max()), self.received.shape
+        largest, (k, m), weights = int(self.sizes.max()), self.received.shape, memo.weights
 
         def work(part: slice) -> None:
             scratch = compiled.new_scratch(k, m, largest, memo.data.dtype)
@@ -296,11 +295,11 @@ class Work:
                 room,
             )  # fmt: skip
             if grams is None or self.max_local == 1:
-                compiled.follow_step(memo.data, memo.weight, rows.starts, which, trail.arrays, room)
+                compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
             else:
                 grams.prepare(memo.data, rows.starts, which)
                 compiled.follow_steps(
-                    memo.data, memo.weight, rows.starts, which, self.received, self.max_local, self.tol_local,
+                    memo.data, weights, rows.starts, which, self.received, self.max_local, self.tol_local,
                     self.drop, setting, grams.arrays, trail.arrays, room,
                 )  # fmt: skip
 
@@ -317,7 +316,7 @@ class Work:
 
         def work(part: slice) -> None:
             compiled.inertia_of_clients(
-                self.memo.data, self.memo.weight, self.rows.starts, self.which[part], self.received,
+                self.memo.data, self.memo.weights, self.rows.starts, self.which[part], self.received,
                 trail.arrays.labels, trail.arrays.final, trail.ledger.means, inertia, received_inertia,
             )  # fmt: skip
 

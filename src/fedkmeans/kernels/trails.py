@@ -158,12 +158,23 @@ class Grams:
 
 @dataclass(slots=True)
 class Memo:
-    """What the fast kernel remembers about a table of rows."""
+    """What the fast kernel remembers about a table of rows.
+
+    `weight` has length zero where rows have no weights; `ones` are there for those who need some.
+    """
 
     data: DataArray
     weight: FloatArray
     grams: Grams | None = None
     trails: list[Trail] = field(default_factory=list)
+    ones: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def weights(self) -> FloatArray:
+        """A weight for each row."""
+        if not len(self.weight) and not len(self.ones):
+            self.ones = np.ones(len(self.data))
+        return self.weight if len(self.weight) else self.ones
 
     def find_trail(self, rows: Rows, centroids: FloatArray, with_gram: bool) -> Trail | None:
         """The trail that ends nearest to these centroids, or a new one; None if it takes too much memory."""
