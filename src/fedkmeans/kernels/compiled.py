@@ -156,7 +156,7 @@ class Scratch(NamedTuple):
 
 def new_scratch(k, m, n, dtype):
     """Buffers for n rows of this dtype."""
-    size = min(n, 1024, max(16, _BLOCK_NUMBERS // (m + k)))
+    size = max(1, min(n, 1024, max(16, _BLOCK_NUMBERS // (m + k))))
     few = k * m <= FEW_TERMS
     single = np.float32
     return Scratch(

@@ -234,7 +234,13 @@ class Fast:
             inertia, n_threads,
         )  # fmt: skip
         trail = work.memo.find_trail(rows, work.received, with_gram=max_local > 1)
-        return work.scan() if trail is None else work.follow(trail)
+        if trail is None:
+            return work.scan()
+        try:
+            return work.follow(trail)
+        except BaseException:  # also when interrupted from the keyboard: what is half done must not be used
+            work.memo.trails.remove(trail)
+            raise
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """All where answers are remembered, else as many as 32 MB of local centroids."""

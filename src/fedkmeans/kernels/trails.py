@@ -145,10 +145,12 @@ class Grams:
             start, stop = starts[client], starts[client + 1]
             n, m, offset = stop - start, data.shape[1], arrays.offsets[client]
             gram = np.empty((n, n))
-            arrays.scales[client], arrays.errors[client] = compiled.prepare_gram(
+            scale, error = compiled.prepare_gram(
                 data, start, stop, gram, arrays.lengths[start:stop], np.empty((n, m)), np.empty(m), SINGLE
             )
             arrays.pool[offset : offset + n * n] = gram.ravel()
+            arrays.errors[client] = error
+            arrays.scales[client] = scale  # last: from now on the matrix is there
 
     @staticmethod
     def n_bytes(rows: Rows) -> int:
@@ -208,7 +210,7 @@ def allowed_bytes(rows: Rows) -> int:
 def may_follow(rows: Rows, centroids: FloatArray, with_gram: bool) -> bool:
     """Whether it pays to remember bounds and answers for these rows, and memory suffices."""
     k, m = centroids.shape
-    if m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS:
+    if k < 2 or m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS:
         return False
     n_bytes = Trail.n_bytes(rows, k, with_gram) + (Grams.n_bytes(rows) if with_gram else 0)
     largest = int(np.diff(rows.starts).max())
