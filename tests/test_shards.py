@@ -1,0 +1,64 @@
+"""Tables that several sites share."""
+
+import numpy as np
+import pytest
+
+from fedkmeans import FederatedKMeans, InProcess
+from fedkmeans.kernels import compiled
+from fedkmeans.shards import common_table
+
+
+@pytest.fixture
+def table():
+    return np.arange(20.0).reshape(10, 2).copy()
+
+
+def test_views_that_follow_one_another_have_a_common_table(table):
+    found = common_table([table[2:4], table[4:5], table[5:9]])
+    np.testing.assert_array_equal(found, table[2:9])
+    assert found.base is table
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda X: [X[2:4], X[5:9]],
+        lambda X: [X[4:], X[:4]],
+        lambda X: [X[:4, :1], X[4:, :1]],
+        lambda X: [X[:4], X[4:].copy()],
+        lambda X: [X[::2], X[1::2]],
+        lambda X: [X],
+    ],
+)
+def test_other_parts_have_none(table, parts):
+    assert common_table(parts(table)) is None
+
+
+@pytest.mark.parametrize("where", ["follow_labels", "follow_step", "follow_steps", "add_up"])
+@pytest.mark.parametrize("make", [FederatedKMeans, FederatedKMeans.paper])
+def test_an_interrupted_round_leaves_nothing_half_done_behind(where, make, monkeypatch):
+    """After Ctrl-C the same federation may be used again, and must not remember half a round."""
+    rng = np.random.default_rng(0)
+    X, clients = rng.normal(size=(400, 30)), np.repeat(np.arange(8), 50)
+    model = make(5, init=X[:5], max_rounds=12, min_rounds=12, tol=0, random_state=0)
+    expected = model.fit_federation(InProcess.from_arrays(X, clients, kernel="numba")).cluster_centers_
+    federation = InProcess.from_arrays(X, clients, kernel="numba")
+    calls = []
+    original = getattr(compiled, where)
+
+    def interrupt(*arguments):
+        calls.append(1)
+        result = original(*arguments)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(compiled, where, interrupt)
+    try:
+        model.fit_federation(federation)
+    except KeyboardInterrupt:
+        assert model.stop_reason_ == "interrupted"
+    else:
+        assert not calls  # this way of working has no use for it
+    again = model.fit_federation(federation).cluster_centers_
+    np.testing.assert_array_equal(again, expected)
