@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -49,6 +49,9 @@ class Fitted:
     score: ScoreTotals
     restart: int = 0
 
+
+# Restarts that find the same clusters differ in their score by less, and rounding must not choose.
+_SAME_SCORE = 1e-12
 
 Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
 
@@ -156,7 +159,13 @@ def _restarts(
         return Fitted(state.centroids, state.round, reason, score, restart)
 
     fits = yield from together([once(restart) for restart in range(n_init)])
-    return min(fits, key=lambda fit: (fit.score.per_sample, fit.restart))
+    return best_fit(fits)
+
+
+def best_fit(fits: Sequence[Fitted]) -> Fitted:
+    """The fit with the lowest score per sample; of those that differ by rounding alone, the first."""
+    lowest = min(fit.score.per_sample for fit in fits)
+    return next(fit for fit in fits if fit.score.per_sample <= lowest * (1 + _SAME_SCORE))
 
 
 def kfed(

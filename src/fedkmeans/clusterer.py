@@ -186,7 +186,7 @@ def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversa
         Fitted(state.centroids, state.round, "interrupted", score, restart)
         for (restart, state), score in zip(latest.items(), scores, strict=True)
     ]
-    return min(fits, key=lambda fit: fit.score.per_sample)
+    return algorithms.best_fit(fits)
 
 
 def history_table(history: list[RoundInfo], kernel: str = "") -> pd.DataFrame:

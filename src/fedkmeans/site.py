@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -245,10 +246,7 @@ def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[
     alike = [site for site in sites if not site.in_its_own_way]
     replies = _answer_together(alike, query, n_threads)
     others = [site for site in sites if site.in_its_own_way]
-    answers = in_threads(
-        lambda site: site.answer(records.addressed(query, site.name)), [(site,) for site in others], n_threads
-    )
-    return replies | {site.name: reply for site, reply in zip(others, answers, strict=True)}
+    return replies | {site.name: site.answer(records.addressed(query, site.name)) for site in others}
 
 
 def _answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict[ClientId, Reply]:
@@ -307,13 +305,16 @@ def _local_work(
 
     def work(group: list[Site]) -> list[tuple[Site, LocalSummary]]:
         shards, which = group[0].shards, np.array([site.index for site in group])
-        with shards.lock:
-            outcome = shards.local_steps(which, update, inertia, inner)
-            return [(site, _summary(outcome, site.n_samples, place)) for place, site in enumerate(group)]
+        outcome = shards.local_steps(which, update, inertia, inner)
+        return [(site, _summary(outcome, site.n_samples, place)) for place, site in enumerate(group)]
 
-    return [
-        pair for pairs in in_threads(work, [(group,) for group in groups.values()], outer) for pair in pairs
-    ]
+    with ExitStack() as held:
+        # All locks first, in one order for everybody, and none in the threads: a thread that waits for
+        # a lock would keep another from working whose owner waits for a thread.
+        for _, group in sorted(groups.items()):
+            held.enter_context(group[0].shards.lock)
+        pairs = in_threads(work, [(group,) for group in groups.values()], outer)
+    return [pair for some in pairs for pair in some]
 
 
 def _summary(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:

@@ -540,14 +540,15 @@ def measure(X, start, stop, centroids, factor, scratch, lower, upper, labels):
             # Of the value, and of the squared length that is added to it; where anything is not
             # finite, the bounds say nothing.
             errors[q] = 2 * rounding(m, np.sqrt(length)) + 2 * (m + 8) * _SINGLE * length
-            square = np.float64(values[label[q], q]) + length + errors[q]
-            upper[first + q] = np.sqrt(square) * back if square < 1e30 else np.inf
+            distance = np.sqrt(np.float64(values[label[q], q]) + length + errors[q]) * back
+            upper[first + q] = distance if distance < 1e300 else np.inf
             if not length < 1e30:
                 errors[q] = np.inf
         for j in range(k):
             for q in range(n):
                 square = np.float64(values[j, q]) + np.float64(lengths[q]) - errors[q]
-                lower[j, first + q] = np.sqrt(square if square > 0 else 0.0) * back
+                distance = np.sqrt(square if square > 0 else 0.0) * back
+                lower[j, first + q] = distance if distance < 1e300 else 0.0
         for q in range(n):
             labels[first + q] = label[q]
             lower[label[q], first + q] = np.inf
@@ -617,14 +618,17 @@ def gram_matrix(X, start, stop, gram, lengths, rows, mean):
 
 
 @inner()
-def gram_error(n, m, scale, reach, unit):
+def gram_error(n, m, scale, reach, unit, heaviest):
     """Bound on the error of ‖x - mean‖² - ‖x‖² from the Gram matrix, in units of `scale`.
 
     The precision of K, `unit`, double precision of everything else, and the plain version's own
-    roundings: of its distances and of its means, which are as large as rows that are not centred.
+    roundings: of its distances and of its means, which are as large as rows that are not centred. When
+    a heavy row leaves a cluster it leaves rounding behind; `heaviest` is the largest weight in units of
+    the smallest.
     """
     mean = 2 * (n + 2) * _DOUBLE * reach / np.sqrt(scale)
-    return 6 * unit + 32 * (n + m + 8) * _DOUBLE + 4 * mean + mean * mean
+    left_behind = 8 * n * _DOUBLE * heaviest
+    return 6 * unit + 32 * (n + m + 8) * _DOUBLE + left_behind + 4 * mean + mean * mean
 
 
 @inner()
@@ -897,7 +901,7 @@ def gram_steps(
         )  # fmt: skip
         if small:
             copy(count, last_counts)
-            return filled, probe_cluster
+            return True, probe_cluster  # the next time it may be large
     for _ in range(1, max_local):
         square_means(weight, start, final, status, count, sums, factors, squares)
         two_lowest_means(sums, factors, squares, frozen, status, best, second, label)
@@ -921,6 +925,7 @@ def gram_steps(
         for j in range(k):
             if status[j] == MEAN and n_rows[j] == 0:
                 mean_of(X, weight, start, final, j, count[j], means[j])
+                room.status[j] = FROZEN  # what was there is overwritten, should it win rows again
                 for p in range(n):
                     frozen[j, p] = sums[j, p] * factors[j]
         moving = tol_local <= 0 or means_move(
@@ -1247,10 +1252,10 @@ def inertia_of_clients(
 
 
 @entry()
-def prepare_gram(X, start, stop, gram, lengths, rows, mean, unit):
+def prepare_gram(X, start, stop, gram, lengths, rows, mean, unit, heaviest):
     """Fill a Gram matrix; returns by what squares were divided, and the error to reckon with."""
     scale, reach = gram_matrix(X, start, stop, gram, lengths, rows, mean)
-    return scale, gram_error(stop - start, X.shape[1], scale, reach, unit)
+    return scale, gram_error(stop - start, X.shape[1], scale, reach, unit, heaviest)
 
 
 @inner()

@@ -21,7 +21,7 @@ from fedkmeans.clustering import BETTER, best_of, first_draws, same_row
 from fedkmeans.kernels import compiled, plain
 from fedkmeans.kernels.protocol import Outcome, Rows
 from fedkmeans.kernels.scanning import LARGE, NOTHING, as_data, as_double, scan_rows
-from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, may_follow
+from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, heaviest, may_follow
 from fedkmeans.lloyd import cluster_sums, double_block, means, relocate_empty
 from fedkmeans.threads import in_threads, single_products, split_evenly
 from fedkmeans.typing import DataArray, FloatArray, IntArray
@@ -92,8 +92,9 @@ class GramKMeans:
         self.gram, self.lengths = np.empty((n, n)), np.empty(n)
         with single_products():
             _, self.error = compiled.prepare_gram(
-                data, 0, n, self.gram, self.lengths, np.empty((n, m)), np.empty(m), 2.0**-53
-            )
+                data, 0, n, self.gram, self.lengths, np.empty((n, m)), np.empty(m), 2.0**-53,
+                heaviest(self.weight),
+            )  # fmt: skip
 
     def run(self, n_clusters: int, rng: np.random.Generator, max_iter: int) -> FloatArray:
         """Centroids (k, m) from one start."""
@@ -303,7 +304,7 @@ class Work:
             if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
             else:
-                grams.prepare(memo.data, rows.starts, which)
+                grams.prepare(memo.data, weights, rows.starts, which)
                 compiled.follow_steps(
                     memo.data, weights, rows.starts, which, self.received, self.max_local, self.tol_local,
                     self.drop, setting, grams.arrays, trail.arrays, room,

@@ -65,6 +65,7 @@ class Trail:
         self.seen = np.full(n_clients, -1)  # the station at which each client was last asked
         self.settings: dict[tuple[int, float, bool], int] = {}
         self.with_gram = with_gram
+        self.size = self.n_bytes(rows, k, with_gram)
         n_steps, n_probes = (n, n_clients) if with_gram else (0, 0)
         self.arrays = compiled.TrailArrays(
             labels=np.zeros(n, dtype=np.int32),
@@ -124,6 +125,11 @@ class Trail:
         )
 
 
+def heaviest(weights: FloatArray) -> float:
+    """The largest weight in units of the smallest."""
+    return float(weights.max() / weights.min())
+
+
 class Grams:
     """The Gram matrices of all clients, one after the other; filled when they are first needed."""
 
@@ -138,7 +144,7 @@ class Grams:
             errors=np.zeros(n_clients),
         )
 
-    def prepare(self, data: DataArray, starts: IntArray, which: IntArray) -> None:
+    def prepare(self, data: DataArray, weights: FloatArray, starts: IntArray, which: IntArray) -> None:
         """Fill the matrices of these clients that are not filled yet."""
         arrays = self.arrays
         for client in which[arrays.scales[which] == 0]:
@@ -146,8 +152,9 @@ class Grams:
             n, m, offset = stop - start, data.shape[1], arrays.offsets[client]
             gram = np.empty((n, n))
             scale, error = compiled.prepare_gram(
-                data, start, stop, gram, arrays.lengths[start:stop], np.empty((n, m)), np.empty(m), SINGLE
-            )
+                data, start, stop, gram, arrays.lengths[start:stop], np.empty((n, m)), np.empty(m), SINGLE,
+                heaviest(weights[start:stop]),
+            )  # fmt: skip
             arrays.pool[offset : offset + n * n] = gram.ravel()
             arrays.errors[client] = error
             arrays.scales[client] = scale  # last: from now on the matrix is there
@@ -195,9 +202,14 @@ class Memo:
                 self.trails.remove(trail)
                 self.trails.append(trail)  # the one used longest ago comes first
                 return trail
-        left = allowed_bytes(rows) - (Grams.n_bytes(rows) if with_gram else 0)
-        most = min(_MOST_TRAILS, max(1, left // Trail.n_bytes(rows, k, with_gram)))
-        del self.trails[: max(0, len(self.trails) - most + 1)]
+        grams = with_gram or self.grams is not None
+        left = allowed_bytes(rows) - (Grams.n_bytes(rows) if grams else 0) - Trail.n_bytes(rows, k, with_gram)
+        while self.trails and (
+            len(self.trails) >= _MOST_TRAILS or sum(trail.size for trail in self.trails) > left
+        ):
+            self.trails.pop(0)
+        if left < 0:  # a trail without Gram matrices, where there is room for these or for it
+            self.grams = None
         self.trails.append(Trail(rows, centroids, with_gram))
         return self.trails[-1]
 
