@@ -7,10 +7,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import growth, kfed, peak, report, runs, step
+from benchmarks import growth, kfed, peak, report, runs, sparse, step
 from benchmarks.timing import Settings, machine
 
-SECTIONS = {"runs": runs, "step": step, "kfed": kfed, "growth": growth, "peak": peak}
+SECTIONS = {"runs": runs, "step": step, "kfed": kfed, "growth": growth, "peak": peak, "sparse": sparse}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -17,7 +17,8 @@ from fedkmeans.rounds import LocalWork, Plan, request_score
 
 ESTIMATORS = [FederatedKMeans(), KFed(), FKM()]
 SAME_AS_KMEANS = {
-    "check_sample_weight_equivalence_on_dense_data": "k-means++ draws differ, as in scikit-learn's KMeans"
+    f"check_sample_weight_equivalence_on_{kind}_data": "k-means++ draws differ, as in scikit-learn's KMeans"
+    for kind in ("dense", "sparse")
 }
 
 

@@ -21,8 +21,9 @@ from fedkmeans.lloyd import squared_distances
 from fedkmeans.parameters import check_choice, check_integer
 from fedkmeans.rounds import Observer, request_score
 from fedkmeans.seeding import as_seed
+from fedkmeans.sparse_rows import Table, as_table
 from fedkmeans.state import RoundInfo, State
-from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
+from fedkmeans.typing import ClientId, FloatArray, IntArray
 
 
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -39,6 +40,11 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     ) -> Conversation[Fitted]:
         """Check the parameters and return the conversation that fits."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be, without any data."""
         check_integer("n_clusters", self.n_clusters)
@@ -50,8 +56,9 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         Parameters
         ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            Numbers of any real dtype; not turned into double precision as a whole.
+        X : array-like, frame or scipy sparse matrix of shape (n_samples, n_features)
+            Numbers of any real dtype; not turned into double precision as a whole. Sparse rows stay
+            sparse (CSR; other formats are turned into it once).
         y : ignored
         sample_weight : array-like of shape (n_samples,) or None
         clients : array-like of shape (n_samples,) or None
@@ -64,8 +71,15 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         frame = numeric_frame(X)
         # A frame is turned into an array and put in the clients' order in one go: one copy, not two.
         table = validate_data(
-            self, X, skip_check_array=frame is not None, dtype="numeric", ensure_all_finite=False
+            self,
+            X,
+            skip_check_array=frame is not None,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
         )
+        if frame is None:
+            table = as_table(table)
         n_rows = len(table)
         weight = None
         if sample_weight is not None:
@@ -153,14 +167,14 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
-    def _validated(self, X: Any) -> DataArray:
+    def _validated(self, X: Any) -> Table:
         check_is_fitted(self, "cluster_centers_")
-        return validate_data(self, X, dtype="numeric", reset=False)  # type: ignore[no-any-return]
+        return as_table(validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False))
 
-    def _assign(self, X: DataArray) -> IntArray:
+    def _assign(self, X: Table) -> IntArray:
         return self._kernel_for(X).assign(X, self.cluster_centers_, effective_n_jobs(self.n_jobs))
 
-    def _kernel_for(self, X: DataArray) -> Kernel:
+    def _kernel_for(self, X: Table) -> Kernel:
         return find_kernel(choose_kernel(self.kernel, 1, X.size))
 
     def predict(self, X: Any) -> IntArray:
@@ -175,7 +189,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """Minus the sum of squared distances to the nearest centroid, as in scikit-learn's KMeans."""
         X = self._validated(X)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            room = np.empty((len(X), 0))
+            sample_weight = _check_sample_weight(sample_weight, room, dtype=np.float64)
         kernel, n_threads = self._kernel_for(X), effective_n_jobs(self.n_jobs)
         return -kernel.inertia(X, self.cluster_centers_, sample_weight, n_threads)
 

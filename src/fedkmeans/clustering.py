@@ -19,14 +19,15 @@ from fedkmeans.lloyd import (
     means,
     relocate_empty,
 )
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.sparse_rows import Table
+from fedkmeans.typing import FloatArray, IntArray
 
 # What is lower by less than this is not better, but rounded otherwise.
 BETTER = 1 - 1e-10
 
 
 def kmeans_plusplus(
-    X: DataArray,
+    X: Table,
     n_clusters: int,
     rng: np.random.Generator,
     sample_weight: FloatArray | None = None,
@@ -86,7 +87,7 @@ def first_draws(
     return [int(first)], rng.random((n_clusters - 1, n_trials))
 
 
-def _distances_to_rows(X: DataArray, rows: IntArray | list[int], shift: FloatArray) -> FloatArray:
+def _distances_to_rows(X: Table, rows: IntArray | list[int], shift: FloatArray) -> FloatArray:
     """Squared distances of some rows to all rows, shape (len(rows), n), by matrix product.
 
     Rounding is harmless here: the distances only steer random draws. What may be nothing but
@@ -113,7 +114,7 @@ def same_row(m: int) -> float:
 
 
 def lloyd(
-    X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
 ) -> FloatArray:
     """Lloyd's steps until no label changes; empty clusters are relocated.
 
@@ -134,7 +135,7 @@ def lloyd(
 
 
 def kmeans(
-    X: DataArray,
+    X: Table,
     n_clusters: int,
     rng: np.random.Generator,
     n_init: int = 1,
@@ -166,7 +167,7 @@ def best_of(n_init: int, run: Callable[[], FloatArray], inertia: Callable[[Float
     return best
 
 
-def inertia_of(X: DataArray, centroids: FloatArray, sample_weight: FloatArray | None = None) -> float:
+def inertia_of(X: Table, centroids: FloatArray, sample_weight: FloatArray | None = None) -> float:
     """Sum of squared distances of all rows to their nearest centroid."""
     distances = distances_to_own(X, centroids, assign(X, centroids))
     return float(distances.sum() if sample_weight is None else distances @ sample_weight)

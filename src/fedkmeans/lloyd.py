@@ -1,6 +1,7 @@
 """Lloyd's steps on the data of one client: the plain version, the truth the others are held against.
 
-Data may be of any real dtype and is read block by block; centroids, sums and distances are double.
+Data may be of any real dtype, or sparse, and is read block by block; centroids, sums and distances
+are double.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from fedkmeans.records import LocalSummary
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.sparse_rows import SparseRows, Table
+from fedkmeans.typing import FloatArray, IntArray
 
 # Numbers in one temporary array of differences; 2 MB stays within the cache of common machines.
 _BLOCK_NUMBERS = 2**18
@@ -27,16 +29,19 @@ def blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
-def double_block(X: DataArray, rows: slice | IntArray) -> FloatArray:
+def double_block(X: Table, rows: slice | IntArray) -> FloatArray:
     """Some rows as a new array in double precision.
 
     Always in row order: sums over columns that lie elsewhere in memory would round differently,
-    and a data frame must give the same run as the array with the same numbers.
+    and a data frame must give the same run as the array with the same numbers. Sparse rows become
+    dense here, a block at a time, and are from here on those of the same dense table.
     """
+    if isinstance(X, SparseRows):
+        return X[rows].dense(np.float64)
     return np.array(X[rows], dtype=np.float64, order="C")
 
 
-def squared_distances(X: DataArray, centroids: FloatArray) -> FloatArray:
+def squared_distances(X: Table, centroids: FloatArray) -> FloatArray:
     """Squared distance of every row to every centroid, as the definition says.
 
     Parameters
@@ -63,7 +68,7 @@ def squared_distances(X: DataArray, centroids: FloatArray) -> FloatArray:
     return distances
 
 
-def assign(X: DataArray, centroids: FloatArray) -> IntArray:
+def assign(X: Table, centroids: FloatArray) -> IntArray:
     """Label of the nearest centroid for every row; the first one wins a tie.
 
     The labels are always those of the plain formula, ``squared_distances(X, centroids).argmin(1)``.
@@ -94,7 +99,7 @@ def assign(X: DataArray, centroids: FloatArray) -> IntArray:
         labels[rows] = values.argmin(axis=1)
         unsure = _close_calls(values, block, squares)
         if len(unsure):
-            plain = squared_distances(X[rows][unsure], centroids)
+            plain = squared_distances(double_block(X, rows.start + unsure), centroids)
             labels[rows.start + unsure] = plain.argmin(axis=1)
     return labels
 
@@ -108,7 +113,7 @@ def _close_calls(values: FloatArray, block: FloatArray, squares: FloatArray) -> 
 
 
 def cluster_sums(
-    X: DataArray, labels: IntArray, n_clusters: int, sample_weight: FloatArray | None = None
+    X: Table, labels: IntArray, n_clusters: int, sample_weight: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Sum of the rows of each cluster, and how many (or how much weight) there are.
 
@@ -137,7 +142,7 @@ def _sums_in_order(block: FloatArray, labels: IntArray, n_clusters: int) -> Floa
     return np.asarray(belongs.T @ block)
 
 
-def distances_to_own(X: DataArray, centroids: FloatArray, labels: IntArray) -> FloatArray:
+def distances_to_own(X: Table, centroids: FloatArray, labels: IntArray) -> FloatArray:
     """Squared distance of every row to the centroid of its own label, shape (n,)."""
     distances = np.empty(len(X))
     for rows in blocks(len(X), X.shape[1]):
@@ -147,7 +152,7 @@ def distances_to_own(X: DataArray, centroids: FloatArray, labels: IntArray) -> F
 
 
 def inertia_per_cluster(
-    X: DataArray, centroids: FloatArray, labels: IntArray, sample_weight: FloatArray | None = None
+    X: Table, centroids: FloatArray, labels: IntArray, sample_weight: FloatArray | None = None
 ) -> FloatArray:
     """Sum of squared distances to the own centroid, per cluster, shape (k,)."""
     distances = distances_to_own(X, centroids, labels)
@@ -165,7 +170,7 @@ def means(sums: FloatArray, counts: FloatArray, otherwise: FloatArray) -> FloatA
 
 
 def relocate_empty(
-    X: DataArray,
+    X: Table,
     centroids: FloatArray,
     labels: IntArray,
     sums: FloatArray,
@@ -205,7 +210,7 @@ def relocate_empty(
 
 
 def local_update(
-    X: DataArray,
+    X: Table,
     centroids: FloatArray,
     *,
     max_local: int,

@@ -11,18 +11,19 @@ from scipy.sparse.linalg import LinearOperator, svds
 from fedkmeans.kernels import Kernel
 from fedkmeans.lloyd import blocks, cluster_sums, double_block, means, squared_distances
 from fedkmeans.records import CentroidSet
-from fedkmeans.typing import DataArray, FloatArray
+from fedkmeans.sparse_rows import SMALL, SparseRows, Table
+from fedkmeans.typing import FloatArray
 
 # Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
 _LARGEST_GRAM = 2048
 
 LocalClustering: TypeAlias = Callable[
-    [DataArray, int, np.random.Generator, int, int, FloatArray | None, Kernel], FloatArray
+    [Table, int, np.random.Generator, int, int, FloatArray | None, Kernel], FloatArray
 ]
 
 
 def kmeans(
-    X: DataArray,
+    X: Table,
     n_clusters: int,
     rng: np.random.Generator,
     n_init: int,
@@ -35,7 +36,7 @@ def kmeans(
 
 
 def awasthi_sheffet(
-    X: DataArray,
+    X: Table,
     n_clusters: int,
     rng: np.random.Generator,
     n_init: int,
@@ -53,9 +54,7 @@ def awasthi_sheffet(
     ndarray of shape (n_clusters, m)
     """
     directions = top_directions(X, n_clusters, rng)
-    projected = np.empty((len(X), len(directions)))
-    for rows in blocks(len(X), X.shape[1]):
-        projected[rows] = double_block(X, rows) @ directions.T
+    projected = _project(X, directions)
     centres = kernel.kmeans(projected, n_clusters, rng, n_init, max_iter, sample_weight)
     distances = np.sqrt(squared_distances(projected, centres))
     nearest = distances.argmin(axis=1)
@@ -69,14 +68,33 @@ def awasthi_sheffet(
     return kernel.lloyd(X, start, max_iter, sample_weight)
 
 
-def top_directions(X: DataArray, n_directions: int, rng: np.random.Generator) -> FloatArray:
+def _large_sparse(X: Table) -> Any:
+    """Sparse rows that are too many to be made dense, as scipy's matrix in double precision; else None."""
+    if isinstance(X, SparseRows) and X.size > SMALL:
+        return X.matrix().astype(np.float64)
+    return None
+
+
+def _project(X: Table, directions: FloatArray) -> FloatArray:
+    """Coordinates of the rows along directions (d, m), shape (n, d)."""
+    matrix = _large_sparse(X)
+    if matrix is not None:
+        return np.asarray(matrix @ directions.T)
+    projected = np.empty((len(X), len(directions)))
+    for rows in blocks(len(X), X.shape[1]):
+        projected[rows] = double_block(X, rows) @ directions.T
+    return projected
+
+
+def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> FloatArray:
     """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
 
-    Needs memory for min(n, m)² numbers or a few vectors, never for the data in double precision.
+    Needs memory for min(n, m)² numbers or a few vectors, never for many rows in double precision.
     """
     n, m = X.shape
     wanted = min(n_directions, n, m)
-    if n <= m:
+    matrix = _large_sparse(X)
+    if n <= m and (matrix is None or n <= 2 * wanted):
         return np.asarray(np.linalg.svd(double_block(X, slice(None)), full_matrices=False)[2][:wanted])
 
     def transposed_times(u: FloatArray) -> FloatArray:
@@ -86,14 +104,17 @@ def top_directions(X: DataArray, n_directions: int, rng: np.random.Generator) ->
     def times(v: FloatArray) -> FloatArray:
         return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
 
-    if m <= _LARGEST_GRAM:
-        gram = np.zeros((m, m))
-        for rows in blocks(n, m):
+    if m <= min(n, _LARGEST_GRAM):
+        gram = np.zeros((m, m)) if matrix is None else (matrix.T @ matrix).toarray()
+        for rows in blocks(n, m) if matrix is None else ():
             block = double_block(X, rows)
             gram += block.T @ block
         return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
-    operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
-    start = rng.standard_normal(m)
+    operator = matrix
+    if matrix is None:
+        operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
+    # Dense rows need no random start if they are few: the client's generator must not know which it was.
+    start = rng.standard_normal(m) if n > m else np.random.default_rng(0).standard_normal(n)
     return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
 
 
@@ -101,7 +122,7 @@ LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {"k-means": kmeans, "awasthi-she
 
 
 def local_clusters(
-    X: DataArray,
+    X: Table,
     n_clusters: int,
     method: str,
     rng: np.random.Generator,
@@ -135,7 +156,7 @@ def local_clusters(
     return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight)[1])
 
 
-def _effective_size(X: DataArray, sample_weight: FloatArray | None) -> float:
+def _effective_size(X: Table, sample_weight: FloatArray | None) -> float:
     """The number of rows, or (Σw)² / Σw² where they have weights."""
     if sample_weight is None:
         return float(len(X))
@@ -143,7 +164,7 @@ def _effective_size(X: DataArray, sample_weight: FloatArray | None) -> float:
 
 
 def _effective_sizes(
-    X: DataArray,
+    X: Table,
     centroids: FloatArray,
     counts: FloatArray,
     sample_weight: FloatArray | None,

@@ -10,11 +10,13 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from fedkmeans.clustering import inertia_of
 from fedkmeans.errors import DataError
-from fedkmeans.typing import DataArray, FloatArray
+from fedkmeans.sparse_rows import as_table
+from fedkmeans.typing import FloatArray
 
 
-def score_per_sample(X: DataArray, centroids: FloatArray) -> float:
+def score_per_sample(X: Any, centroids: FloatArray) -> float:
     """Mean squared distance of the rows to their nearest centroid: the paper's score."""
+    X = as_table(X)
     return inertia_of(X, centroids) / len(X)
 
 

@@ -20,7 +20,8 @@ from fedkmeans.data.atomic import atomic_folder, atomic_path
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import ModelError
 from fedkmeans.lloyd import assign, squared_distances
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.sparse_rows import SparseRows, Table, as_table
+from fedkmeans.typing import FloatArray, IntArray
 
 FILE_SUFFIX = ".safetensors"
 CENTROIDS_FILE, CARD_FILE, HISTORY_FILE = "centroids.safetensors", "card.json", "history.csv"
@@ -185,24 +186,34 @@ class Model:
         """Distance of each row of `X` (n, m) to each centroid, shape (n, k)."""
         return np.sqrt(squared_distances(self._matrix(X), self.centroids))
 
-    def _matrix(self, X: Any) -> DataArray:
+    def _matrix(self, X: Any) -> Table:
         if self.feature_names is not None and hasattr(X, "columns"):
             self.check_columns([str(name) for name in X.columns])
             X = X[list(self.feature_names)]
-        matrix = np.asarray(X)
+        matrix = as_table(X)
         m = self.centroids.shape[1]
         if matrix.ndim != 2 or matrix.shape[1] != m or matrix.dtype.kind not in "fiub":
             raise ModelError(
                 f"The model has {m} columns of numbers, the data is of shape {matrix.shape} and dtype "
                 f"{matrix.dtype}; give it the columns with which the model was fitted."
             )
-        if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
-            column = int(np.flatnonzero(~np.isfinite(matrix).all(axis=0))[0])
+        column = _first_not_finite(matrix) if matrix.dtype.kind == "f" else None
+        if column is not None:
             name = column if self.feature_names is None else repr(self.feature_names[column])
             raise ModelError(
                 f"Column {name} has missing or infinite values; drop these rows or fill them in."
             )
         return matrix
+
+
+def _first_not_finite(X: Table) -> int | None:
+    """The first column in which something is missing or infinite."""
+    if isinstance(X, SparseRows):
+        columns = X.indices[X.stored][~np.isfinite(X.data[X.stored])]
+        return int(columns.min()) if len(columns) else None
+    if np.isfinite(X).all():
+        return None
+    return int(np.flatnonzero(~np.isfinite(X).all(axis=0))[0])
 
 
 # --- writing -----------------------------------------------------------------------------------

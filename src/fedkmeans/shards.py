@@ -16,6 +16,7 @@ import numpy as np
 
 from fedkmeans.kernels import AUTO, Kernel, Outcome, Rows, choose_kernel, find_kernel
 from fedkmeans.records import LocalUpdate
+from fedkmeans.sparse_rows import Table
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 
@@ -43,7 +44,7 @@ class Shards:
 
     Parameters
     ----------
-    X : ndarray of shape (n, m)
+    X : ndarray or SparseRows of shape (n, m)
     starts : array-like of shape (N + 1,)
     sample_weight : ndarray of shape (n,) or None
         None of them zero.
@@ -52,7 +53,7 @@ class Shards:
 
     def __init__(
         self,
-        X: DataArray,
+        X: Table,
         starts: Sequence[int] | IntArray,
         sample_weight: FloatArray | None = None,
         kernel: str = AUTO,
@@ -85,7 +86,7 @@ class Shards:
         """Where the rows of a client are."""
         return slice(int(self.rows.starts[client]), int(self.rows.starts[client + 1]))
 
-    def X(self, client: int) -> DataArray:
+    def X(self, client: int) -> Table:
         """Rows of a client, a view of shape (n_i, m)."""
         return self.rows.X[self.part(client)]
 

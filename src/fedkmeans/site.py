@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from fedkmeans import records
+from fedkmeans.checksums import checksum
 from fedkmeans.conversation import Total, add_up
 from fedkmeans.errors import DataError, FederationError, ParameterError
 from fedkmeans.frames import numeric_frame, ordered_array
 from fedkmeans.kernels import AUTO, Outcome
 from fedkmeans.last_word import Spoken, speak
-from fedkmeans.lloyd import blocks, distances_to_own, double_block
+from fedkmeans.lloyd import distances_to_own, double_block
 from fedkmeans.local_clustering import local_clusters
 from fedkmeans.parameters import check_integer
 from fedkmeans.records import LocalSummary, LocalUpdate, Query, Reply
 from fedkmeans.seeding import generator
 from fedkmeans.shards import Shards
+from fedkmeans.sparse_rows import SparseRows, Table, as_table
 from fedkmeans.threads import in_threads
 from fedkmeans.typing import ClientId, DataArray, FloatArray
 from fedkmeans.weighting import USES_INERTIA, needs_inertia, weights_for
@@ -55,7 +56,7 @@ _LARGEST = 1e150
 _LARGEST_INTEGER = 2.0**53 - 1
 
 
-def check_data(name: ClientId, X: DataArray, feature_names: tuple[str, ...] | None) -> DataArray:
+def check_data(name: ClientId, X: Table, feature_names: tuple[str, ...] | None) -> Table:
     """Return `X` if it is a table of finite numbers; else say whose column is wrong, and how."""
     who = f"Client {name!r}"
     if X.ndim != 2 or X.shape[1] == 0:
@@ -73,12 +74,9 @@ def check_data(name: ClientId, X: DataArray, feature_names: tuple[str, ...] | No
     return X
 
 
-def _check_range(who: str, X: DataArray, feature_names: tuple[str, ...] | None) -> None:
+def _check_range(who: str, X: Table, feature_names: tuple[str, ...] | None) -> None:
     limit = _LARGEST if X.dtype.kind == "f" else _LARGEST_INTEGER
-    # Whatever is out of range shows in its column's least or largest value, without a copy.
-    bounds = np.abs(np.stack([X.min(axis=0), X.max(axis=0)]).astype(np.float64))
-    for column in np.flatnonzero(~(bounds <= limit).all(axis=0)):
-        values = X[:, column].astype(np.float64)
+    for column, values in _columns_beyond(X, limit):
         bad = np.flatnonzero(~(np.abs(values) <= limit))
         label = column if feature_names is None else repr(feature_names[column])
         found = f"{who}, column {label}: {len(bad)} value(s)"
@@ -91,6 +89,27 @@ def _check_range(who: str, X: DataArray, feature_names: tuple[str, ...] | None) 
         raise DataError(
             f"{found} missing (NaN) or infinite; {where}. Drop these rows, or fill the values in first."
         )
+
+
+def _columns_beyond(X: Table, limit: float) -> Iterator[tuple[int, FloatArray]]:
+    """Columns with numbers that are larger than a limit or no numbers, as (place, values (n,))."""
+    if isinstance(X, SparseRows):
+        stored = X.data[X.stored]
+        if not len(stored) or _within(stored.min(), stored.max(), limit):
+            return
+        for column, (numbers, rows) in enumerate(X.by_column()):
+            if len(numbers) and not _within(numbers.min(), numbers.max(), limit):
+                values = np.zeros(len(X))
+                values[rows] = numbers
+                yield column, values
+        return
+    # Whatever is out of range shows in its column's least or largest value, without a copy.
+    for column in map(int, np.flatnonzero(~_within(X.min(axis=0), X.max(axis=0), limit))):
+        yield column, X[:, column].astype(np.float64)
+
+
+def _within(least: Any, largest: Any, limit: float) -> Any:
+    return (np.abs(np.stack([least, largest]).astype(np.float64)) <= limit).all(axis=0)
 
 
 def check_weight(name: ClientId, sample_weight: Any, n_rows: int) -> FloatArray | None:
@@ -123,8 +142,8 @@ class Site:
     ----------
     name : str
         Unique in the federation.
-    X : array-like or frame of shape (n, m)
-        Real numbers of any dtype; an array is kept as it is, not copied.
+    X : array-like, frame or scipy sparse matrix of shape (n, m)
+        Real numbers of any dtype; an array is kept as it is, not copied. Sparse rows stay sparse.
     sample_weight : array-like of shape (n,) or None
         Rows of weight zero are left out.
     feature_names : tuple of str or None
@@ -147,7 +166,7 @@ class Site:
         if frame is not None:
             X, feature_names = ordered_array(frame), feature_names or tuple(map(str, frame.columns))
         check_name(name)
-        table = check_data(name, np.asarray(X), feature_names)
+        table = check_data(name, as_table(X), feature_names)
         weight = check_weight(name, sample_weight, len(table))
         if weight is not None and not (weight > 0).all():
             table, weight = table[weight > 0], weight[weight > 0]
@@ -171,7 +190,7 @@ class Site:
     @classmethod
     def neighbours(
         cls,
-        X: DataArray,
+        X: Table,
         names: Sequence[ClientId],
         starts: Sequence[int],
         sample_weight: FloatArray | None = None,
@@ -184,6 +203,7 @@ class Site:
         A round of them is one call of the kernel. Parameters are as for a single site; `starts` holds
         the first row of each.
         """
+        X = as_table(X)
         edges = np.array([*starts, len(X)])
         for name, start, stop in zip(names, edges[:-1], edges[1:], strict=True):
             check_name(name)
@@ -202,7 +222,7 @@ class Site:
         return sites
 
     @property
-    def X(self) -> DataArray:
+    def X(self) -> Table:
         """The rows, shape (n, m)."""
         return self.shards.X(self.index)
 
@@ -222,10 +242,7 @@ class Site:
 
         Not the name: renaming clients must not change a result. It never leaves the site.
         """
-        digest = 0
-        for rows in blocks(len(self.X), self.X.shape[1]):
-            digest = zlib.crc32(np.ascontiguousarray(self.X[rows], dtype=np.float64).data, digest)
-        return digest
+        return checksum(self.X)
 
     def generator(self, seed: int) -> np.random.Generator:
         """Return the client's own generator under the seed of a query."""
@@ -394,10 +411,22 @@ def _find_box(site: Site, query: records.FindBox) -> records.Box:
     if n < few:
         return records.Box(np.full(m, np.inf), np.full(m, -np.inf))  # bounds that bound nothing
     box = np.empty((2, m))
-    for j in range(m):
-        ordered = np.partition(site.X[:, j], sorted({few - 1, n - few}))
-        box[:, j] = ordered[:few].mean(dtype=np.float64), ordered[n - few :].mean(dtype=np.float64)
+    for j, numbers in enumerate(_outer_numbers(site.X, few)):
+        ordered = np.partition(numbers, sorted({few - 1, len(numbers) - few}))
+        for side, outermost in enumerate((ordered[:few], ordered[len(numbers) - few :])):
+            box[side, j] = np.sort(outermost).mean(dtype=np.float64)  # sorted: rounded in one way only
     return records.Box(box[0], box[1])
+
+
+def _outer_numbers(X: Table, few: int) -> Iterator[DataArray]:
+    """For each column numbers among which are its `few` least and its `few` largest."""
+    if not isinstance(X, SparseRows):
+        yield from X.T
+        return
+    for numbers, _ in X.by_column():
+        # No more zeros than could be among them.
+        n_zeros = min(few, len(X) - len(numbers))
+        yield np.concatenate([numbers, np.zeros(n_zeros, dtype=numbers.dtype)])
 
 
 def _cluster(site: Site, query: records.LocalClusters) -> records.CentroidSet:
@@ -430,7 +459,7 @@ def _draw(site: Site, query: records.DrawPoint) -> records.Candidate:
     if query.spread:
         rows = rng.choice(n, size=mean_of, replace=False)
     else:
-        drawn = site.X[[rng.choice(n, p=potential / total)]].astype(np.float64)
+        drawn = double_block(site.X, np.array([rng.choice(n, p=potential / total)]))
         to_drawn = distances_to_own(site.X, drawn, np.zeros(n, dtype=np.intp))
         rows = np.argsort(to_drawn, kind="stable")[:mean_of]
     return records.Candidate(double_block(site.X, rows).mean(axis=0), total)

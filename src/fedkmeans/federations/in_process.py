@@ -14,6 +14,7 @@ from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel
 from fedkmeans.records import Query, Reply
 from fedkmeans.site import Site, SitePolicy, answer_all, total_of
+from fedkmeans.sparse_rows import Table, as_table
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
 
@@ -58,7 +59,7 @@ class InProcess:
     @classmethod
     def from_arrays(
         cls,
-        X: DataArray,
+        X: Table,
         clients: Sequence[object] | DataArray | None = None,
         sample_weight: FloatArray | None = None,
         feature_names: tuple[str, ...] | None = None,
@@ -74,7 +75,7 @@ class InProcess:
 
         Parameters
         ----------
-        X : ndarray of shape (n, m)
+        X : ndarray or scipy sparse matrix of shape (n, m)
         clients : array-like of shape (n,) or None
             Which client a row belongs to; None puts all rows on one client.
         sample_weight : ndarray of shape (n,) or None
@@ -84,6 +85,7 @@ class InProcess:
         n_jobs : int or None
         kernel : {"auto", "numba", "numpy"}
         """
+        X = as_table(X)
         names, starts, order = split_rows(len(X), clients)
         if order is not None:
             X = X[order]
@@ -95,7 +97,7 @@ class InProcess:
     @classmethod
     def from_sorted(
         cls,
-        X: DataArray,
+        X: Table,
         names: Sequence[ClientId],
         starts: Sequence[int],
         sample_weight: FloatArray | None = None,

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from fedkmeans.kernels.protocol import Kernel, Outcome, Rows
 from fedkmeans.parameters import check_choice
-from fedkmeans.typing import DataArray
+from fedkmeans.sparse_rows import Table
 
 __all__ = ["AUTO", "KERNELS", "Kernel", "Outcome", "Rows", "choose_kernel", "find_kernel", "kernel_for"]
 
@@ -35,7 +35,7 @@ def find_kernel(name: str) -> Kernel:
     return kernel
 
 
-def kernel_for(X: DataArray) -> Kernel:
+def kernel_for(X: Table) -> Kernel:
     """Return the kernel that suits rows which lie in one place."""
     return find_kernel(choose_kernel(AUTO, 1, X.size))
 

@@ -22,7 +22,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 
 # What Python calls is compiled once for each kind of data and kept on disk; what only these functions
 # call is compiled into them, without what Python would need to call it.
@@ -365,6 +366,20 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
             add_inertia(X, block, n, weight, label, centroids, inertia)
 
 
+def scan_table(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
+    """`scan`, or `scan_sparse` for sparse rows: chosen when it is compiled for one of them."""
+
+
+@overload(scan_table)
+def _choose_scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
+    chosen = scan_sparse if isinstance(X, types.BaseTuple) else scan
+
+    def call(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
+        chosen(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia)
+
+    return call
+
+
 @entry()
 def scan_clients(
     X, weight, starts, which, slots, received, max_local, tol_local, drop, scratch, room,
@@ -389,7 +404,7 @@ def scan_clients(
                 fill(sums[j], 0.0)
             fill(count, 0.0)
             fill(own, 0.0)
-            scan(
+            scan_table(
                 X, weight, start, stop, local[:n_active], scratch, no_labels, sums, count,
                 own if len(inertia) else no_inertia,
             )  # fmt: skip
@@ -1266,18 +1281,44 @@ def distance_by_gram(gram, lengths, p, q, noise):
     return between if between > noise * total else 0.0
 
 
+def load_start(X, p, start_row):
+    """Make row p the one that distances are measured to; returns what `square_to_start` wants to know."""
+
+
+@overload(load_start)
+def _choose_load_start(X, p, start_row):
+    if isinstance(X, types.BaseTuple):
+        return lambda X, p, start_row: load_sparse_start(X, p, start_row)
+
+    def load(X, p, start_row):
+        for f in range(X.shape[1]):
+            start_row[0, f] = X[p, f]
+        return 0.0
+
+    return load
+
+
+def square_to_start(X, p, start_row, length):
+    """Squared distance of row p to the start row."""
+
+
+@overload(square_to_start)
+def _choose_square_to_start(X, p, start_row, length):
+    if isinstance(X, types.BaseTuple):
+        return lambda X, p, start_row, length: square_to_sparse_start(X, p, start_row, length)
+    return lambda X, p, start_row, length: quick_square(X, p, start_row, 0)
+
+
 @entry()
-def plusplus(X, weight, uniforms, better, chosen, closest, distances):
+def plusplus(X, weight, uniforms, better, chosen, closest, distances, start_row):
     """Choose rows by k-means++ as `clustering.kmeans_plusplus` does; the first is chosen already.
 
-    `distances` (n_trials, n) and `closest` (n,) are room.
+    `distances` (n_trials, n), `closest` (n,) and `start_row` (1, m) are room.
     """
-    n = len(X)
-    start_row = np.empty((1, X.shape[1]))
-    for f in range(X.shape[1]):
-        start_row[0, f] = X[chosen[0], f]
+    n = len(weight)
+    length = load_start(X, chosen[0], start_row)
     for p in range(n):
-        closest[p] = quick_square(X, p, start_row, 0)
+        closest[p] = square_to_start(X, p, start_row, length)
     for c in range(len(uniforms)):
         total = 0.0
         for p in range(n):
@@ -1288,14 +1329,13 @@ def plusplus(X, weight, uniforms, better, chosen, closest, distances):
             while draw < n - 1 and reached <= uniforms[c, t] * total:
                 draw += 1
                 reached += weight[draw] * closest[draw]
-            for f in range(X.shape[1]):
-                start_row[0, f] = X[draw, f]
+            length = load_start(X, draw, start_row)
             left = 0.0
             for p in range(n):
                 # What is at its nearest centre already cannot come nearer.
                 near = 0.0
                 if closest[p] > 0:
-                    near = min(closest[p], quick_square(X, p, start_row, 0))
+                    near = min(closest[p], square_to_start(X, p, start_row, length))
                 distances[t, p] = near
                 left += weight[p] * near
             if left < better * best:
@@ -1424,3 +1464,221 @@ def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, drop, c
     for j in range(k):
         if status[j] == MEAN:
             mean_of(X, weight, start, member, j, count[j], centroids[j])
+
+
+# --- sparse rows -------------------------------------------------------------------------------
+#
+# The numbers of row p are data[e] in the columns indices[e] for e from indptr[p] up to indptr[p + 1].
+# Products of a row with all centroids take as many terms as the row has numbers, in double precision
+# and with the centroids turned, (m, k), so that the innermost loop runs over clusters. A row is spread
+# to all m columns only where it is close which centroid is the nearest, or where the short way to its
+# squared distance would round too much.
+
+# To which part of it a row's squared distance must be right.
+_DIGITS = 1e-10
+
+
+class Csr(NamedTuple):
+    """Sparse rows, as compiled code takes them in the place of an array (n, m)."""
+
+    data: Any
+    indices: Any
+    indptr: Any
+
+
+class SparseScratch(NamedTuple):
+    """Buffers for `scan_sparse`; see `new_sparse_scratch`.
+
+    Attributes
+    ----------
+    label : ndarray of shape (0,)
+        Stands for labels that are not wanted.
+    turned : ndarray of shape (m * k,)
+        The centroids, by column.
+    squares, values : ndarray of shape (k,)
+        ‖c‖², and ‖c‖² - 2xc for one row.
+    spread : ndarray of shape (1, m)
+        Room for one row with its zeros; all zeros in between.
+    """
+
+    label: Any
+    turned: Any
+    squares: Any
+    values: Any
+    spread: Any
+
+
+def new_sparse_scratch(k, m):
+    """Buffers for up to k centroids."""
+    return SparseScratch(
+        label=np.empty(0, np.int32),
+        turned=np.empty(m * k),
+        squares=np.empty(k),
+        values=np.empty(k),
+        spread=np.zeros((1, m)),
+    )
+
+
+@inner(fastmath=_ANY_ORDER)
+def turn(centroids, turned, squares):
+    """Centroids (k, m) by column, and their squared lengths; returns the longest's."""
+    k, m = centroids.shape
+    longest = 0.0
+    for j in range(k):
+        total = 0.0
+        for f in range(m):
+            total += centroids[j, f] * centroids[j, f]
+        squares[j] = total
+        longest = max(longest, total)
+    for f in range(m):
+        for j in range(k):
+            turned[f, j] = centroids[j, f]
+    return longest
+
+
+@inner(fastmath=_ANY_ORDER)
+def sparse_values(X, p, turned, squares, values):
+    """Fill in ‖c‖² - 2xc of one row for all centroids; returns ‖x‖²."""
+    k = len(values)
+    e, stop = X.indptr[p], X.indptr[p + 1]
+    length = 0.0
+    for j in range(k):
+        values[j] = squares[j]
+    # Four at a time: the values are then read and written once for four terms.
+    while e + 4 <= stop:
+        f0, f1, f2, f3 = X.indices[e], X.indices[e + 1], X.indices[e + 2], X.indices[e + 3]
+        x0, x1 = np.float64(X.data[e]), np.float64(X.data[e + 1])
+        x2, x3 = np.float64(X.data[e + 2]), np.float64(X.data[e + 3])
+        length += (x0 * x0 + x1 * x1) + (x2 * x2 + x3 * x3)
+        x0, x1, x2, x3 = -2 * x0, -2 * x1, -2 * x2, -2 * x3
+        for j in range(k):
+            values[j] += (x0 * turned[f0, j] + x1 * turned[f1, j]) + (x2 * turned[f2, j] + x3 * turned[f3, j])
+        e += 4
+    while e < stop:
+        f0, x0 = X.indices[e], np.float64(X.data[e])
+        length += x0 * x0
+        for j in range(k):
+            values[j] -= 2 * x0 * turned[f0, j]
+        e += 1
+    return length
+
+
+@inner()
+def spread_row(X, p, spread):
+    """Write a row's numbers into their columns."""
+    for e in range(X.indptr[p], X.indptr[p + 1]):
+        spread[0, X.indices[e]] = X.data[e]
+
+
+@inner()
+def clear_row(X, p, spread):
+    """Make it all zeros again."""
+    for e in range(X.indptr[p], X.indptr[p + 1]):
+        spread[0, X.indices[e]] = 0.0
+
+
+@inner()
+def nearest_of_sparse(X, p, centroids, turned, longest, scratch):
+    """Nearest centroid of one row, its squared distance to rounding, and how much that may be.
+
+    Each value is a sum of up to m + 1 terms, whose absolute values add up to no more than
+    ‖c‖² + 2‖x‖‖c‖ <= reach², and ‖c‖² itself one of m terms: no value is off by more than
+    (2m + 8) roundings of reach². The plain formula is off by (m + 2) roundings of a squared distance,
+    which is at most reach², too. The margin is for two values, two such distances, and to spare. A value
+    and ‖x‖² together are off by (3m + 16) roundings, less than an eighth of it.
+
+    Returns
+    -------
+    label : int
+    square, error : float
+    """
+    k, m = centroids.shape
+    values = scratch.values[:k]
+    length = sparse_values(X, p, turned, scratch.squares, values)
+    best, second, label = np.inf, np.inf, 0
+    for j in range(k):
+        value = values[j]
+        if value < best:
+            best, second, label = value, best, j
+        elif value < second:
+            second = value
+    reach = np.sqrt(length) + np.sqrt(longest)
+    margin = 32 * (m + 8) * _DOUBLE * reach * reach + 1e-300  # for what is too small to have all digits
+    # Written so that what is not finite counts as close.
+    if not second - best > margin:
+        spread_row(X, p, scratch.spread)
+        limit = best + margin if margin < np.inf else np.inf
+        label = decide(scratch.spread, 0, centroids, values.reshape(k, 1), 0, limit)
+        clear_row(X, p, scratch.spread)
+    return label, length + values[label], margin / 8
+
+
+@inner()
+def add_sparse_row(X, p, own, sums):
+    """Add a row to a vector; product and sum are rounded one after the other, as for dense rows."""
+    for e in range(X.indptr[p], X.indptr[p + 1]):
+        sums[X.indices[e]] += own * np.float64(X.data[e])
+
+
+@inner(fastmath=_ANY_ORDER)
+def two_squares(X, p, vector):
+    """Σ(x - v)² and Σv² over the columns in which the row has numbers."""
+    near, covered = 0.0, 0.0
+    for e in range(X.indptr[p], X.indptr[p + 1]):
+        number = vector[X.indices[e]]
+        difference = np.float64(X.data[e]) - number
+        near += difference * difference
+        covered += number * number
+    return near, covered
+
+
+@inner()
+def sparse_square(X, p, centroids, j, scratch):
+    """Squared distance of a row to a centroid, as exact as `_DIGITS` says."""
+    near, covered = two_squares(X, p, centroids[j])
+    whole = scratch.squares[j]
+    total = near + max(whole - covered, 0.0)
+    if 4 * (len(centroids[j]) + 8) * _DOUBLE * whole <= _DIGITS * total:
+        return total
+    spread_row(X, p, scratch.spread)
+    total = quick_square(scratch.spread, 0, centroids, j)
+    clear_row(X, p, scratch.spread)
+    return total
+
+
+@entry()
+def scan_sparse(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
+    """The same as `scan`, for sparse rows."""
+    k, m = centroids.shape
+    turned = scratch.turned[: m * k].reshape(m, k)
+    longest = turn(centroids, turned, scratch.squares)
+    for p in range(start, stop):
+        j, square, error = nearest_of_sparse(X, p, centroids, turned, longest, scratch)
+        own = weight[p] if len(weight) else 1.0
+        if len(labels):
+            labels[p] = j
+        if len(counts):
+            counts[j] += own
+            add_sparse_row(X, p, own, sums[j])
+        if len(inertia):
+            if not error <= _DIGITS * square:
+                square = sparse_square(X, p, centroids, j, scratch)
+            inertia[j] += own * square
+
+
+@inner()
+def load_sparse_start(X, p, start_row):
+    """Make row p the start row; returns its squared length.
+
+    By the very sum that `two_squares` takes, so that the distance of equal rows comes out as zero.
+    """
+    fill(start_row[0], 0.0)
+    spread_row(X, p, start_row)
+    return two_squares(X, p, start_row[0])[1]
+
+
+@inner()
+def square_to_sparse_start(X, p, start_row, length):
+    """Squared distance of row p to the start row, to rounding."""
+    near, covered = two_squares(X, p, start_row[0])
+    return near + max(length - covered, 0.0)

@@ -7,6 +7,8 @@ Three ways through a client's rows, all to the same numbers:
 - *follow*: the first labels from bounds that are kept from the last time (see `compiled`), and for
   several local steps the Gram matrix of the client's rows. Memory up to that of the rows themselves.
 - clients with very many rows are cut into parts, which several threads scan.
+
+Sparse rows are always scanned: their products are cheap.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import numpy as np
 from fedkmeans.clustering import BETTER, best_of, first_draws, same_row
 from fedkmeans.kernels import compiled, plain
 from fedkmeans.kernels.protocol import Outcome, Rows
-from fedkmeans.kernels.scanning import LARGE, NOTHING, as_data, as_double, scan_rows
+from fedkmeans.kernels.scanning import LARGE, NOTHING, are_large, as_data, as_double, new_scratch, scan_rows
 from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, heaviest, may_follow
 from fedkmeans.lloyd import cluster_sums, double_block, means, relocate_empty
+from fedkmeans.sparse_rows import SMALL, SparseRows, Table
 from fedkmeans.threads import in_threads, single_products, split_evenly
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
@@ -115,7 +118,7 @@ class Fast:
 
     name = "numba"
 
-    def assign(self, X: DataArray, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+    def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
         """Label of the nearest centroid for every row."""
         labels = np.empty(len(X), dtype=np.int32)
         scan_rows(as_data(X), NOTHING, 0, len(X), as_double(centroids), n_threads, labels)
@@ -123,7 +126,7 @@ class Fast:
 
     def lloyd_step(
         self,
-        X: DataArray,
+        X: Table,
         centroids: FloatArray,
         sample_weight: FloatArray | None = None,
         n_threads: int = 1,
@@ -135,7 +138,7 @@ class Fast:
 
     def inertia(
         self,
-        X: DataArray,
+        X: Table,
         centroids: FloatArray,
         sample_weight: FloatArray | None = None,
         n_threads: int = 1,
@@ -146,7 +149,7 @@ class Fast:
         return float(found[2].sum())
 
     def lloyd(
-        self, X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+        self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:
         """Lloyd's steps until no label changes."""
         rows = Rows(X, np.array([0, len(X)]), sample_weight)
@@ -176,7 +179,7 @@ class Fast:
 
     def kmeans(
         self,
-        X: DataArray,
+        X: Table,
         n_clusters: int,
         rng: np.random.Generator,
         n_init: int = 1,
@@ -185,8 +188,11 @@ class Fast:
     ) -> FloatArray:
         """k-means from `n_init` starts; on the Gram matrix where there are few rows."""
         n, m = X.shape
+        if isinstance(X, SparseRows) and X.size <= SMALL:
+            X = X.dense()  # a block of rows, for which all there is for dense rows pays
+        few = n <= min(_GRAM_ROWS, _GRAM_ROWS_A_CENTROID * n_clusters * n_init)
         gram = None
-        if m >= _GRAM_COLUMNS and n <= min(_GRAM_ROWS, _GRAM_ROWS_A_CENTROID * n_clusters * n_init):
+        if m >= _GRAM_COLUMNS and few and not isinstance(X, SparseRows):
             gram = GramKMeans(as_data(X), as_double(sample_weight))
 
         def once() -> FloatArray:
@@ -197,13 +203,14 @@ class Fast:
         return best_of(n_init, once, lambda centroids: self.inertia(X, centroids, sample_weight))
 
     def _plusplus(
-        self, X: DataArray, n_clusters: int, rng: np.random.Generator, sample_weight: FloatArray | None
+        self, X: Table, n_clusters: int, rng: np.random.Generator, sample_weight: FloatArray | None
     ) -> FloatArray:
         weight = np.ones(len(X)) if sample_weight is None else as_double(sample_weight)
         (first,), uniforms = first_draws(weight, n_clusters, rng)
         chosen = np.full(n_clusters, first)
         closest, distances = np.empty(len(X)), np.empty((uniforms.shape[1], len(X)))
-        compiled.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances)
+        start_row = np.empty((1, X.shape[1]))
+        compiled.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_row)
         return double_block(X, chosen)
 
     def local_steps(
@@ -338,10 +345,11 @@ class Work:
         inertia = np.zeros((n_clients if self.inertia else 0, k))
         received_inertia = np.zeros(n_clients if self.inertia else 0)
         places = np.arange(n_clients)
-        large = self.sizes * m > LARGE
+        starts = self.rows.starts
+        large = are_large(self.memo.data, starts[self.which], starts[self.which + 1], m)
 
         def work(some: IntArray) -> None:
-            scratch = compiled.new_scratch(k, m, int(self.sizes[some].max()), self.memo.data.dtype)
+            scratch = new_scratch(self.memo.data, k, m, int(self.sizes[some].max()))
             compiled.scan_clients(
                 self.memo.data, self.memo.weight, self.rows.starts, self.which[some], some, self.received,
                 self.max_local, self.tol_local, self.drop, scratch, compiled.new_room(k, m, 0), ledger.means,

@@ -9,8 +9,9 @@ import numpy as np
 from fedkmeans import clustering, lloyd
 from fedkmeans.kernels.protocol import Rows
 from fedkmeans.records import LocalSummary
+from fedkmeans.sparse_rows import Table
 from fedkmeans.threads import in_threads
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,13 @@ class Plain:
 
     name = "numpy"
 
-    def assign(self, X: DataArray, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+    def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
         """Label of the nearest centroid for every row."""
         return lloyd.assign(X, centroids)
 
     def lloyd_step(
         self,
-        X: DataArray,
+        X: Table,
         centroids: FloatArray,
         sample_weight: FloatArray | None = None,
         n_threads: int = 1,
@@ -71,7 +72,7 @@ class Plain:
 
     def inertia(
         self,
-        X: DataArray,
+        X: Table,
         centroids: FloatArray,
         sample_weight: FloatArray | None = None,
         n_threads: int = 1,
@@ -81,14 +82,14 @@ class Plain:
         return float(lloyd.inertia_per_cluster(X, centroids, labels, sample_weight).sum())
 
     def lloyd(
-        self, X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+        self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:
         """Lloyd's steps until no label changes."""
         return clustering.lloyd(X, centroids, max_iter, sample_weight)
 
     def kmeans(
         self,
-        X: DataArray,
+        X: Table,
         n_clusters: int,
         rng: np.random.Generator,
         n_init: int = 1,

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.sparse_rows import Table
+from fedkmeans.typing import FloatArray, IntArray
 
 
 @dataclass(slots=True)
@@ -16,7 +17,7 @@ class Rows:
 
     Attributes
     ----------
-    X : ndarray of shape (n, m)
+    X : ndarray or SparseRows of shape (n, m)
     starts : ndarray of shape (N + 1,)
         Client i has the rows from starts[i] up to starts[i + 1].
     sample_weight : ndarray of shape (n,) or None
@@ -24,7 +25,7 @@ class Rows:
         What a kernel wants to remember about these rows; nobody else looks at it.
     """
 
-    X: DataArray
+    X: Table
     starts: IntArray
     sample_weight: FloatArray | None = None
     memo: Any = field(default=None, repr=False)
@@ -70,13 +71,13 @@ class Kernel(Protocol):
 
     name: str
 
-    def assign(self, X: DataArray, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+    def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
         """Label of the nearest centroid for every row, shape (n,); the first one wins a tie."""
         ...
 
     def lloyd_step(
         self,
-        X: DataArray,
+        X: Table,
         centroids: FloatArray,
         sample_weight: FloatArray | None = None,
         n_threads: int = 1,
@@ -86,7 +87,7 @@ class Kernel(Protocol):
 
     def inertia(
         self,
-        X: DataArray,
+        X: Table,
         centroids: FloatArray,
         sample_weight: FloatArray | None = None,
         n_threads: int = 1,
@@ -95,14 +96,14 @@ class Kernel(Protocol):
         ...
 
     def lloyd(
-        self, X: DataArray, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+        self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:
         """Lloyd's steps until no label changes, shape (k, m); empty clusters are relocated."""
         ...
 
     def kmeans(
         self,
-        X: DataArray,
+        X: Table,
         n_clusters: int,
         rng: np.random.Generator,
         n_init: int = 1,

@@ -8,20 +8,30 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.kernels import compiled
+from fedkmeans.sparse_rows import SparseRows, Table
 from fedkmeans.threads import in_threads
-from fedkmeans.typing import DataArray, FloatArray
+from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 # Rows with more numbers are scanned in up to so many parts, whatever the number of threads, so that the
 # sums are rounded in the same way.
 LARGE, N_PARTS = 2**20, 16
+# The same for sparse rows, each number of which takes longer.
+_LARGE_SPARSE = 2**18
 
 NOTHING = np.empty(0)
 _NO_LABELS = np.empty(0, dtype=np.int32)
 _NO_CLUSTERS = np.empty((0, 0))
 
 
-def as_data(X: DataArray) -> DataArray:
-    """The rows in a form that the compiled code knows: as they are, wherever that is possible.
+def as_data(X: Table) -> Any:
+    """The rows in a form that the compiled code knows: as they are, wherever that is possible."""
+    if isinstance(X, SparseRows):
+        return compiled.Csr(*(_as_array(numbers) for numbers in (X.data, X.indices, X.indptr)))
+    return _as_array(X)
+
+
+def _as_array(X: DataArray) -> DataArray:
+    """An array of a kind for which there is compiled code.
 
     Kernels only read; an array that must not be written to is passed under a view without that
     mark, since for such arrays everything would be compiled once more.
@@ -47,15 +57,34 @@ def as_double(values: FloatArray | None) -> FloatArray:
     return NOTHING if values is None else np.array(values, dtype=np.float64, order="C")
 
 
-def _parts(start: int, stop: int, m: int) -> list[tuple[int, int]]:
+def new_scratch(data: Any, k: int, m: int, n: int) -> Any:
+    """Buffers to scan n rows."""
+    if isinstance(data, compiled.Csr):
+        return compiled.new_sparse_scratch(k, m)
+    return compiled.new_scratch(k, m, n, data.dtype)
+
+
+def are_large(data: Any, starts: IntArray, stops: IntArray, m: int) -> Any:
+    """Whether clients have so much data that a scan of one of them is worth several threads, shape (N,)."""
+    if isinstance(data, compiled.Csr):
+        return data.indptr[stops] - data.indptr[starts] > _LARGE_SPARSE
+    return (stops - starts) * m > LARGE
+
+
+def _parts(data: Any, start: int, stop: int, k: int, m: int) -> list[tuple[int, int]]:
     n = stop - start
-    n_parts = min(N_PARTS, max(1, n * m // LARGE))
+    if isinstance(data, compiled.Csr):
+        # Each part has sums of its own, which shall not take more than the rows do.
+        n_parts = int(data.indptr[stop] - data.indptr[start]) // max(_LARGE_SPARSE, k * m)
+    else:
+        n_parts = n * m // LARGE
+    n_parts = min(N_PARTS, max(1, n_parts))
     edges = [start + n * part // n_parts for part in range(n_parts + 1)]
     return list(pairwise(edges))
 
 
 def scan_rows(
-    data: DataArray,
+    data: Any,
     weight: FloatArray,
     start: int,
     stop: int,
@@ -74,11 +103,11 @@ def scan_rows(
             np.zeros(k) if sums else NOTHING,
             np.zeros(k) if inertia else NOTHING,
         )
-        scratch = compiled.new_scratch(k, m, last - first, data.dtype)
-        compiled.scan(data, weight, first, last, centroids, scratch, labels, *part)
+        scan = compiled.scan_sparse if isinstance(data, compiled.Csr) else compiled.scan
+        scan(data, weight, first, last, centroids, new_scratch(data, k, m, last - first), labels, *part)
         return part
 
-    total, *others = in_threads(work, _parts(start, stop, m), n_threads)
+    total, *others = in_threads(work, _parts(data, start, stop, k, m), n_threads)
     for part in others:
         for numbers, more in zip(total, part, strict=True):
             numbers += more

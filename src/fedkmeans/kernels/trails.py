@@ -14,7 +14,8 @@ import numpy as np
 
 from fedkmeans.kernels import compiled
 from fedkmeans.kernels.protocol import Rows
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.sparse_rows import SparseRows
+from fedkmeans.typing import FloatArray, IntArray
 
 # Clients with more rows are not followed, but scanned.
 FOLLOWED_ROWS = 2**14
@@ -144,7 +145,7 @@ class Grams:
             errors=np.zeros(n_clients),
         )
 
-    def prepare(self, data: DataArray, weights: FloatArray, starts: IntArray, which: IntArray) -> None:
+    def prepare(self, data: Any, weights: FloatArray, starts: IntArray, which: IntArray) -> None:
         """Fill the matrices of these clients that are not filled yet."""
         arrays = self.arrays
         for client in which[arrays.scales[which] == 0]:
@@ -172,7 +173,7 @@ class Memo:
     `weight` has length zero where rows have no weights; `ones` are there for those who need some.
     """
 
-    data: DataArray
+    data: Any
     weight: FloatArray
     grams: Grams | None = None
     trails: list[Trail] = field(default_factory=list)
@@ -222,7 +223,8 @@ def allowed_bytes(rows: Rows) -> int:
 def may_follow(rows: Rows, centroids: FloatArray, with_gram: bool) -> bool:
     """Whether it pays to remember bounds and answers for these rows, and memory suffices."""
     k, m = centroids.shape
-    if k < 2 or m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS:
+    few = k < 2 or m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS
+    if few or isinstance(rows.X, SparseRows):
         return False
     n_bytes = Trail.n_bytes(rows, k, with_gram) + (Grams.n_bytes(rows) if with_gram else 0)
     largest = int(np.diff(rows.starts).max())
