@@ -367,12 +367,17 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
 
 
 def scan_table(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
-    """`scan`, or `scan_sparse` for sparse rows: chosen when it is compiled for one of them."""
+    """`scan`, or `scan_sparse` for sparse rows: chosen when it is compiled for one of them.
+
+    What stands here is for code that is not compiled (NUMBA_DISABLE_JIT), to look into it.
+    """
+    chosen = scan_sparse if isinstance(X, tuple) else scan
+    chosen(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia)
 
 
 @overload(scan_table)
 def _choose_scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
-    chosen = scan_sparse if isinstance(X, types.BaseTuple) else scan
+    chosen = scan_sparse if isinstance(X, types.BaseTuple | tuple) else scan
 
     def call(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
         chosen(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia)
@@ -1283,11 +1288,12 @@ def distance_by_gram(gram, lengths, p, q, noise):
 
 def load_start(X, p, start_row):
     """Make row p the one that distances are measured to; returns what `square_to_start` wants to know."""
+    return _choose_load_start(X, p, start_row)(X, p, start_row)
 
 
 @overload(load_start)
 def _choose_load_start(X, p, start_row):
-    if isinstance(X, types.BaseTuple):
+    if isinstance(X, types.BaseTuple | tuple):
         return lambda X, p, start_row: load_sparse_start(X, p, start_row)
 
     def load(X, p, start_row):
@@ -1300,11 +1306,12 @@ def _choose_load_start(X, p, start_row):
 
 def square_to_start(X, p, start_row, length):
     """Squared distance of row p to the start row."""
+    return _choose_square_to_start(X, p, start_row, length)(X, p, start_row, length)
 
 
 @overload(square_to_start)
 def _choose_square_to_start(X, p, start_row, length):
-    if isinstance(X, types.BaseTuple):
+    if isinstance(X, types.BaseTuple | tuple):
         return lambda X, p, start_row, length: square_to_sparse_start(X, p, start_row, length)
     return lambda X, p, start_row, length: quick_square(X, p, start_row, 0)
 
