@@ -721,8 +721,8 @@ class Room(NamedTuple):
         Lowest two values of each row.
     nearest : ndarray of shape (n,)
         Lowest lower bound of each row.
-    label, final, member : ndarray of shape (n,)
-        New labels; the labels of the last local step of the last time; labels of which the means are.
+    label, final : ndarray of shape (n,)
+        New labels; the labels of the last local step of the last time.
     count, factors, squares : ndarray of shape (k,)
         Weight of each cluster, one over it, ‖mean‖².
     n_rows : ndarray of shape (k,)
@@ -740,7 +740,6 @@ class Room(NamedTuple):
     nearest: Any
     label: Any
     final: Any
-    member: Any
     count: Any
     factors: Any
     squares: Any
@@ -764,7 +763,6 @@ def new_room(k, m, n, with_gram=False):
         nearest=np.empty(n),
         label=np.empty(n_steps, np.int32),
         final=np.empty(n, np.int32),
-        member=np.empty(n_steps, np.int32),
         count=np.empty(k),
         factors=np.empty(k),
         squares=np.empty(k),
@@ -1379,98 +1377,48 @@ def gram_plusplus(gram, lengths, weight, uniforms, noise, better, chosen):
             closest[p] = min(closest[p], distance_by_gram(gram, lengths, p, row, noise))
 
 
-@inner()
-def relocate(X, labels, n_rows, local, distances):
-    """Give each empty cluster the row farthest from its centroid, as `lloyd.relocate_empty` does."""
-    n = len(labels)
-    for p in range(n):
-        distances[p] = quick_square(X, p, local, np.int64(labels[p]))
-    last, last_row = np.inf, -1
-    for j in range(len(n_rows)):
-        while n_rows[j] == 0:
-            # The next row in the order of their distances, the first of equals first.
-            row = -1
-            for p in range(n):
-                after = distances[p] < last or (distances[p] == last and p > last_row)
-                if after and (row < 0 or distances[p] > distances[row]):
-                    row = p
-            if row < 0 or distances[row] == 0:
-                return
-            last, last_row = distances[row], row
-            if n_rows[labels[row]] > 1:
-                n_rows[labels[row]] -= 1
-                n_rows[j] = 1
-                labels[row] = j
-
-
 @entry()
-def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, drop, centroids, room):
+def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, centroids, room):
     """Lloyd's steps from the chosen rows until no label changes; the last means go to `centroids`.
 
-    `start` is 0 and `drop` is true; written here they would be compiled as constants, and all that is
-    called with them once more.
+    Returns whether that worked out: not where it is close which centroid is the nearest, and not if
+    a cluster is empty. Both are rare, and whoever called goes another way then. (`start` is 0; written
+    here it would be compiled as a constant, and all that is called with it once more.)
     """
     k, n = len(chosen), len(lengths)
-    count, factors, squares, n_rows = room.count, room.factors, room.squares, room.n_rows
-    status, ready, local = room.status, room.ready, room.local
+    count, factors, squares, status = room.count, room.factors, room.squares, room.status
     sums, frozen = room.sums.reshape(k, n), room.frozen.reshape(k, n)
-    best, second, label, before, member = room.best, room.second, room.label, room.final, room.member
-    fill(before, np.int32(-1))
+    best, second, label, before = room.best, room.second, room.label, room.final
     for j in range(k):
         # A row that is a centroid is like the mean of a cluster that has lost its rows.
-        status[j], squares[j], ready[j] = FROZEN, lengths[chosen[j]], False
-        for f in range(X.shape[1]):
-            centroids[j, f] = X[chosen[j], f]
+        status[j], squares[j] = FROZEN, lengths[chosen[j]]
         for p in range(n):
             frozen[j, p] = gram[chosen[j], p]
     for step in range(max_iter):
         two_lowest_means(sums, factors, squares, frozen, status, best, second, label)
         n_changed = 0
-        for p in range(n):
-            if not second[p] - best[p] > 2 * error:
-                label[p] = decide_by_means(
-                    X, weight, start, p, member, status, count, centroids, centroids, local, ready,
-                    sums, factors, squares, frozen, lengths, 1.0, best[p] + 2 * error, sums, drop,
-                )  # fmt: skip
-            n_changed += label[p] != before[p]
-        if n_changed == 0:
-            break
-        fill(n_rows, 0)
-        for p in range(n):
-            before[p] = label[p]
-            n_rows[label[p]] += 1
-        n_empty = 0
-        for j in range(k):
-            n_empty += n_rows[j] == 0
-        if n_empty:
-            for j in range(k):
-                place_of(X, weight, start, member, j, status, count, centroids, centroids, local, ready)
-            relocate(X, label, n_rows, local, best)
-        for j in range(k):
-            if status[j] == MEAN and n_rows[j] == 0:
-                place_of(X, weight, start, member, j, status, count, centroids, centroids, local, ready)
-                copy(local[j], centroids[j])
-                for p in range(n):
-                    frozen[j, p] = sums[j, p] * factors[j]
-        if step == 0:
-            sum_gram(gram, weight, start, label, sums)
         fill(count, 0.0)
         for p in range(n):
-            own = weight[p]
-            count[label[p]] += own
-            if step > 0 and label[p] != member[p]:
-                move_row(gram, p, own, sums, member[p], label[p])
-            if step == 0 or label[p] != member[p]:
-                ready[label[p]] = False
-                if step > 0:
-                    ready[member[p]] = False
-            member[p] = label[p]
+            if not second[p] - best[p] > 2 * error:
+                return False
+            count[label[p]] += weight[p]
+            n_changed += step == 0 or label[p] != before[p]
+        if n_changed == 0:
+            break
         for j in range(k):
-            status[j] = MEAN if n_rows[j] > 0 else FROZEN
-        square_means(weight, start, member, status, count, sums, factors, squares)
+            if count[j] == 0:
+                return False
+            status[j] = MEAN
+        if step == 0:
+            sum_gram(gram, weight, start, label, sums)
+        for p in range(n):
+            if step > 0 and label[p] != before[p]:
+                move_row(gram, p, weight[p], sums, before[p], label[p])
+            before[p] = label[p]
+        square_means(weight, start, before, status, count, sums, factors, squares)
     for j in range(k):
-        if status[j] == MEAN:
-            mean_of(X, weight, start, member, j, count[j], centroids[j])
+        mean_of(X, weight, start, before, j, count[j], centroids[j])
+    return True
 
 
 # --- sparse rows -------------------------------------------------------------------------------

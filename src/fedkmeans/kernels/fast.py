@@ -99,18 +99,22 @@ class GramKMeans:
                 heaviest(self.weight),
             )  # fmt: skip
 
-    def run(self, n_clusters: int, rng: np.random.Generator, max_iter: int) -> FloatArray:
-        """Centroids (k, m) from one start."""
-        n, m = self.data.shape
+    def start(self, n_clusters: int, rng: np.random.Generator) -> IntArray:
+        """Rows chosen by k-means++."""
         (first,), uniforms = first_draws(self.weight, n_clusters, rng)
-        centroids, chosen = np.empty((n_clusters, m)), np.full(n_clusters, first)
-        compiled.gram_plusplus(self.gram, self.lengths, self.weight, uniforms, same_row(m), BETTER, chosen)
-        room = compiled.new_room(n_clusters, m, n, with_gram=True)
-        compiled.gram_lloyd(
-            self.data, self.weight, 0, self.gram, self.lengths, self.error, chosen, max_iter, True,
-            centroids, room,
-        )  # fmt: skip
-        return centroids
+        chosen, noise = np.full(n_clusters, first), same_row(self.data.shape[1])
+        compiled.gram_plusplus(self.gram, self.lengths, self.weight, uniforms, noise, BETTER, chosen)
+        return chosen
+
+    def lloyd(self, chosen: IntArray, max_iter: int) -> FloatArray | None:
+        """Centroids (k, m) from the chosen rows; None where that must be found out in another way."""
+        n, m = self.data.shape
+        k = len(chosen)
+        centroids, room = np.empty((k, m)), compiled.new_room(k, m, n, with_gram=True)
+        done = max_iter > 0 and compiled.gram_lloyd(
+            self.data, self.weight, 0, self.gram, self.lengths, self.error, chosen, max_iter, centroids, room
+        )
+        return centroids if done else None
 
 
 class Fast:
@@ -196,9 +200,14 @@ class Fast:
             gram = GramKMeans(as_data(X), as_double(sample_weight))
 
         def once() -> FloatArray:
-            if gram is not None:
-                return gram.run(n_clusters, rng, max_iter)
-            return self.lloyd(X, self._plusplus(X, n_clusters, rng, sample_weight), max_iter, sample_weight)
+            if gram is None:
+                start = self._plusplus(X, n_clusters, rng, sample_weight)
+                return self.lloyd(X, start, max_iter, sample_weight)
+            chosen = gram.start(n_clusters, rng)
+            found = gram.lloyd(chosen, max_iter)
+            if found is not None:
+                return found
+            return self.lloyd(X, double_block(X, chosen), max_iter, sample_weight)
 
         return best_of(n_init, once, lambda centroids: self.inertia(X, centroids, sample_weight))
 
