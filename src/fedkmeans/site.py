@@ -307,7 +307,7 @@ def total_of(sites: Sequence[Site], query: Query, n_threads: int = 1) -> Total:
             for own in weights:  # one after the other, as records are added
                 weight += own
     record = records.ClusterTotals(weighted_sum, weight, plain_sum, len(sites))
-    size = records.n_bytes(records.LocalModel(weighted_sum, weight))
+    size = weighted_sum.nbytes + weight.nbytes  # of a `LocalModel`
     return Total(record, tuple(site.name for site in sites), len(sites) * size)
 
 

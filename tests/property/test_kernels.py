@@ -398,7 +398,7 @@ def test_the_walks_pass_every_line():
     here = Path(__file__)
     script = (
         f"import sys; sys.path[:0] = [{str(here.parent)!r}, {str(here.parents[2])!r}]\n"
-        "import test_kernels; print(test_kernels.lines_walked(120))"
+        "import test_kernels; print(test_kernels.lines_walked(60))"
     )
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],

@@ -13,7 +13,7 @@ Sparse rows are always scanned: their products are cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -287,17 +287,17 @@ class Work:
     inertia: bool
     n_threads: int
 
-    @property
-    def sizes(self) -> IntArray:
-        """Rows of each of the clients."""
-        return np.diff(self.rows.starts)[self.which]
+    sizes: IntArray = field(init=False)
 
-    def _in_threads(self, function: Any) -> None:
-        """Call a function with parts of the clients' places that take about as long."""
-        sizes = self.sizes.tolist()
-        n_threads = self.n_threads if sum(sizes) * self.received.size > LARGE // 4 else 1
-        parts = split_evenly(sizes, n_threads if n_threads == 1 else 4 * n_threads)
-        in_threads(function, [(part,) for part in parts], n_threads)
+    def __post_init__(self) -> None:
+        self.sizes = (self.rows.starts[1:] - self.rows.starts[:-1])[self.which]  # rows of each client
+
+    def _in_threads(self, function: Any, places: IntArray) -> None:
+        """Call a function with parts of the places that take about as long; little work in one thread."""
+        sizes = self.sizes[places]
+        n_threads = self.n_threads if sizes.sum() * self.received.size > LARGE else 1
+        parts = split_evenly(sizes.tolist(), n_threads)
+        in_threads(function, [(places[part],) for part in parts], n_threads)
 
     def follow(self, trail: Trail) -> Found:
         """With what is remembered of the last time."""
@@ -309,7 +309,7 @@ class Work:
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
         largest, (k, m), weights = int(self.sizes.max()), self.received.shape, memo.weights
 
-        def work(part: slice) -> None:
+        def work(part: IntArray) -> None:
             scratch = compiled.new_scratch(k, m, largest, memo.data.dtype)
             room = compiled.new_room(k, m, largest, trail.with_gram)
             which = self.which[part]
@@ -326,7 +326,7 @@ class Work:
                     self.drop, setting, grams.arrays, trail.arrays, room,
                 )  # fmt: skip
 
-        self._in_threads(work)
+        self._in_threads(work, np.arange(len(self.which)))
         trail.arrive(self.which, self.received)
         found = Found(trail.ledger, self.which, self.received, self.n_threads)
         if self.inertia:
@@ -337,13 +337,13 @@ class Work:
         n_clients, k = trail.ledger.counts.shape
         inertia, received_inertia = np.empty((n_clients, k)), np.empty(n_clients)
 
-        def work(part: slice) -> None:
+        def work(part: IntArray) -> None:
             compiled.inertia_of_clients(
                 self.memo.data, self.memo.weights, self.rows.starts, self.which[part], self.received,
                 trail.arrays.labels, trail.arrays.final, trail.ledger.means, inertia, received_inertia,
             )  # fmt: skip
 
-        self._in_threads(work)
+        self._in_threads(work, np.arange(len(self.which)))
         found.inertia, found.received_inertia = inertia[self.which], received_inertia[self.which]
 
     def scan(self) -> Found:
@@ -367,8 +367,7 @@ class Work:
 
         small = places[~large]
         if len(small):
-            parts = split_evenly(self.sizes[small].tolist(), 4 * self.n_threads if self.n_threads > 1 else 1)
-            in_threads(work, [(small[part],) for part in parts], self.n_threads)
+            self._in_threads(work, small)
         for place in places[large]:
             self._scan_large(int(place), ledger, inertia, received_inertia)
         found = Found(ledger, places, self.received, self.n_threads)
