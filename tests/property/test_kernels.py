@@ -241,7 +241,7 @@ tables = {
 
 
 @given(seeds, st.fixed_dictionaries(tables), st.sampled_from([2**11, 2**20]))
-@settings(max_examples=300)
+@settings(max_examples=600)
 def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, large):
     rng = np.random.default_rng(seed)
     with constants(LARGE=large):  # with the smaller one, clients are asked in threads
@@ -249,7 +249,7 @@ def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, large):
 
 
 @given(seeds, st.fixed_dictionaries(tables))
-@settings(max_examples=300)
+@settings(max_examples=600)
 def test_few_columns_are_followed_as_well_as_many(seed, table):
     rng = np.random.default_rng(seed)
     with constants(FOLLOWED_COLUMNS=1, FEW_TERMS=0):
@@ -398,7 +398,7 @@ def test_the_walks_pass_every_line():
     here = Path(__file__)
     script = (
         f"import sys; sys.path[:0] = [{str(here.parent)!r}, {str(here.parents[2])!r}]\n"
-        "import test_kernels; print(test_kernels.lines_walked(60))"
+        "import test_kernels; print(test_kernels.lines_walked(120))"
     )
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],

@@ -26,7 +26,7 @@ def table(kind, n, m, rng):
 KINDS = ("normal", "grid", "few different rows", "all the same", "far away", "single precision", "bytes")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(
     st.sampled_from(KINDS),
     st.integers(1, 50),
