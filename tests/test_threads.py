@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -54,7 +55,62 @@ def test_results_come_in_order_and_nothing_gives_nothing(n_threads):
 def test_one_thread_is_the_one_that_asks():
     asked = in_threads(lambda _: threading.get_ident(), [(0,), (1,)], 1)
     assert asked == [threading.get_ident()] * 2
-    assert threading.get_ident() not in in_threads(lambda _: threading.get_ident(), [(0,), (1,)], 2)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+def test_as_many_calls_run_at_a_time_as_there_are_threads_the_one_that_asks_among_them(n_threads):
+    meet = threading.Barrier(n_threads, timeout=30)  # nobody goes on before all are there
+
+    def work(_):
+        meet.wait()
+        return threading.get_ident()
+
+    asked = in_threads(work, [(number,) for number in range(2 * n_threads)], n_threads)
+    assert threading.get_ident() in asked
+    assert len(set(asked)) == n_threads
+
+
+def test_threads_that_are_busy_elsewhere_are_not_waited_for():
+    held, free = threading.Event(), threading.Event()
+
+    def hold(number):
+        if number:
+            held.set()
+            assert free.wait(30)
+
+    def ask():
+        in_threads(hold, [(0,), (1,), (2,)], 2)
+
+    other = threading.Thread(target=ask)
+    other.start()
+    assert held.wait(30)
+    try:
+        assert in_threads(lambda number: number, [(1,), (2,)], 2) == [1, 2]
+    finally:
+        free.set()
+        other.join(30)
+    assert not other.is_alive()
+
+
+def test_after_an_error_what_has_begun_is_waited_for_and_nothing_else_is_begun():
+    begun, going = [], threading.Event()
+
+    def work(number):
+        begun.append(number)
+        if number == 0:
+            going.wait(30)
+            raise ValueError("zero")
+        going.set()
+        time.sleep(0.05)
+        begun.append(-number)
+
+    with pytest.raises(ValueError, match="zero"):
+        in_threads(work, [(number,) for number in range(50)], 2)
+    at_the_end = list(begun)
+    time.sleep(0.1)
+    assert begun == at_the_end
+    assert len([number for number in begun if number > 0]) == len([number for number in begun if number < 0])
+    assert len(begun) < 50
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -23,10 +24,10 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    """Finding the loaded libraries takes milliseconds, so it is done once, with all of them loaded."""
+def _libraries() -> list[Any]:
+    """Those with matrix products. Finding them takes milliseconds, so it is done once, with all loaded."""
     import_module("scipy.linalg")
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 # A forked process has none of its parent's threads.
@@ -40,20 +41,22 @@ class _SingleProducts:
     def __init__(self) -> None:
         self.lock = Lock()
         self.n_users = 0
-        self.limit: Any = None
+        self.before: list[int] = []  # threads of each library
 
     def enter(self) -> None:
         with self.lock:
             if self.n_users == 0:
-                self.limit = _libraries().limit(limits=1, user_api="blas")
-                self.limit.__enter__()
+                self.before = [library.num_threads for library in _libraries()]
+                for library in _libraries():
+                    library.set_num_threads(1)
             self.n_users += 1
 
     def leave(self) -> None:
         with self.lock:
             self.n_users -= 1
             if self.n_users == 0:
-                self.limit.__exit__(None, None, None)
+                for library, n_threads in zip(_libraries(), self.before, strict=True):
+                    library.set_num_threads(n_threads)
 
 
 _SINGLE = _SingleProducts()
@@ -69,16 +72,47 @@ def single_products() -> Iterator[None]:
         _SINGLE.leave()
 
 
+def _next(todo: deque[T]) -> T | None:
+    """Take the next, if there is one; safe in several threads at once."""
+    try:
+        return todo.popleft()
+    except IndexError:
+        return None
+
+
 def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_threads: int) -> list[T]:
-    """Call a function with each of the argument lists, `n_threads` at a time; the results in their order."""
+    """Call a function with each of the argument lists, `n_threads` at a time; the results in their order.
+
+    The thread that asks works, too: waking another takes as long as a small call, and what that one
+    has not begun by then is done already.
+    """
     with single_products():
         if n_threads <= 1 or len(calls) <= 1:
             return [function(*arguments) for arguments in calls]
-        return list(_pool(n_threads).map(lambda arguments: function(*arguments), calls))
+        results: dict[int, T] = {}
+        todo = deque(enumerate(calls))
+
+        def work() -> None:
+            while (call := _next(todo)) is not None:
+                place, arguments = call
+                results[place] = function(*arguments)
+
+        helpers = [_pool(n_threads).submit(work) for _ in range(min(n_threads, len(calls)) - 1)]
+        try:
+            work()
+        finally:
+            todo.clear()  # after an error, nothing more is begun
+            begun = [helper for helper in helpers if not helper.cancel()]
+            wait(begun)
+        for helper in begun:
+            helper.result()
+        return [results[place] for place in range(len(calls))]
 
 
 def split_evenly(sizes: Sequence[int], n_parts: int) -> list[slice]:
     """Cut a list into at most `n_parts` runs of about the same total size."""
+    if n_parts <= 1:
+        return [slice(0, len(sizes))][: len(sizes)]
     parts: list[slice] = []
     total, start, done = sum(sizes), 0, 0
     for place, size in enumerate(sizes):

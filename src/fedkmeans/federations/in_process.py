@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
+from fedkmeans.answers import Panel, answer_all, total_of
 from fedkmeans.conversation import Total, some_of
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel
 from fedkmeans.records import Query, Reply
-from fedkmeans.site import Site, SitePolicy, answer_all, total_of
+from fedkmeans.site import Site, SitePolicy
 from fedkmeans.sparse_rows import Table, as_table
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
@@ -47,6 +48,8 @@ class InProcess:
         if n_jobs is not None and (n_jobs == 0 or not isinstance(n_jobs, numbers.Integral)):
             raise ParameterError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
         self.n_jobs = n_jobs
+        self._asked: list[Site] = []
+        self._panel: Panel | None = None
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
@@ -131,7 +134,12 @@ class InProcess:
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
         """Let the sites answer, and add up."""
         sites = self._present(clients)
-        return total_of(sites, query, effective_n_jobs(self.n_jobs)) if sites else Total(None, ())
+        if not sites:
+            return Total(None, ())
+        # Often the same sites are asked round after round.
+        if self._panel is None or self._asked != sites:
+            self._asked, self._panel = sites, Panel.of(sites)
+        return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
 
     def _present(self, clients: Sequence[ClientId]) -> list[Site]:
         return [self.sites[client] for client in clients if client in self.sites]

@@ -453,17 +453,36 @@ def scan_clients(
                 inertia[place, active[q]] = max(own[q], 0.0)
 
 
+@inner()
+def local_centroid(received, means, status, i, j):
+    """Client i's centroid of cluster j."""
+    return received[j] if status[i, j] == AS_RECEIVED else means[i, j]
+
+
 @entry()
 def add_up(weights, slots, received, means, status, first, last, weighted_sum, plain_sum):
     """Add Σ ω c and Σ c over clients, for clusters `first` to `last`, in the order of the clients."""
-    m = received.shape[1]
+    m, n = received.shape[1], len(slots)
     for j in range(first, last):
-        for a in range(len(slots)):
-            own = weights[a, j]
-            centroid = received[j] if status[slots[a], j] == AS_RECEIVED else means[slots[a], j]
+        a = 0
+        # Four at a time: the sums are then read and written once for four terms.
+        while a + 4 <= n:
+            w0, w1, w2, w3 = weights[a, j], weights[a + 1, j], weights[a + 2, j], weights[a + 3, j]
+            c0 = local_centroid(received, means, status, slots[a], j)
+            c1 = local_centroid(received, means, status, slots[a + 1], j)
+            c2 = local_centroid(received, means, status, slots[a + 2], j)
+            c3 = local_centroid(received, means, status, slots[a + 3], j)
+            for f in range(m):
+                x0, x1, x2, x3 = c0[f], c1[f], c2[f], c3[f]
+                weighted_sum[j, f] = (((weighted_sum[j, f] + w0 * x0) + w1 * x1) + w2 * x2) + w3 * x3
+                plain_sum[j, f] = (((plain_sum[j, f] + x0) + x1) + x2) + x3
+            a += 4
+        while a < n:
+            own, centroid = weights[a, j], local_centroid(received, means, status, slots[a], j)
             for f in range(m):
                 weighted_sum[j, f] += own * centroid[f]
                 plain_sum[j, f] += centroid[f]
+            a += 1
 
 
 # --- following the centroids from round to round -----------------------------------------------
@@ -731,6 +750,8 @@ class Room(NamedTuple):
     means : ndarray of shape (k, m)
     status, dirty : ndarray of shape (k,)
     vector : ndarray of shape (m,)
+    moved : ndarray of shape (k,)
+        How far centroids have moved.
     """
 
     sums: Any
@@ -750,6 +771,7 @@ class Room(NamedTuple):
     status: Any
     dirty: Any
     vector: Any
+    moved: Any
 
 
 def new_room(k, m, n, with_gram=False):
@@ -773,6 +795,7 @@ def new_room(k, m, n, with_gram=False):
         status=np.empty(k, np.int8),
         dirty=np.empty(k, np.bool_),
         vector=np.empty(m),
+        moved=np.empty(k),
     )
 
 
@@ -1035,6 +1058,10 @@ class TrailArrays(NamedTuple):
         Whether the last answer depends on more than the first labels.
     n_moves : ndarray of shape (N,)
         Rows that changed their cluster in T since it was summed, -1 if it is not up to date.
+    stations : ndarray of shape (S, k, m)
+        The centroids of the last S times that anybody was asked, number t at place t mod S.
+    seen : ndarray of shape (N,)
+        The number of the station at which each client was last asked, -1 if it never was.
     """
 
     labels: Any
@@ -1053,6 +1080,8 @@ class TrailArrays(NamedTuple):
     known: Any
     again: Any
     n_moves: Any
+    stations: Any
+    seen: Any
 
 
 class GramArrays(NamedTuple):
@@ -1117,25 +1146,28 @@ def answer_stands(n, received, status, lower, reach, drop, tol_local, probe_clus
 
 
 @entry()
-def follow_labels(X, starts, which, drift, drift_of, received, trail, scratch, room):
+def follow_labels(X, starts, which, received, latest, trail, scratch, room):
     """First labels of several clients, from the bounds of the last time.
 
-    Client which[a] was last asked when the centroids were drift[drift_of[a]] away from where they
-    are now; -1 stands for never. The labels of the last time go to trail.before.
+    `latest` is the number of the station before this one. The labels of the last time go to trail.before.
     """
     k, m = received.shape
     factor = scratch.shift.dtype.type(focus(received, scratch.scaled, scratch.squares, scratch.shift))
-    nearest = room.nearest
+    nearest, moved, n_stations, moved_since = room.nearest, room.moved, len(trail.stations), -1
     sure = 1 + (m + 16) * 4 * _DOUBLE
     for a in range(len(which)):
+        station = trail.seen[which[a]]
         start, stop = starts[which[a]], starts[which[a] + 1]
         n = stop - start
         labels, upper = trail.labels[start:stop], trail.upper[start:stop]
         lower = trail.lower[start * k : stop * k].reshape(k, n)
         copy(labels, trail.before[start:stop])
-        renew = drift_of[a] < 0
+        renew = station < 0 or station <= latest - n_stations
         if not renew:
-            relax(lower, upper, labels, drift[drift_of[a]], nearest)
+            if station != moved_since:
+                movements(trail.stations[station % n_stations], received, moved)
+                moved_since = station
+            relax(lower, upper, labels, moved, nearest)
             n_computed = 0
             for p in range(n):
                 if not upper[p] * sure < nearest[p]:

@@ -23,7 +23,7 @@ from fedkmeans.clustering import BETTER, best_of, first_draws, same_row
 from fedkmeans.kernels import compiled, plain
 from fedkmeans.kernels.protocol import Outcome, Rows
 from fedkmeans.kernels.scanning import LARGE, NOTHING, are_large, as_data, as_double, new_scratch, scan_rows
-from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, heaviest, may_follow
+from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, heaviest
 from fedkmeans.lloyd import cluster_sums, double_block, means, relocate_empty
 from fedkmeans.sparse_rows import SMALL, SparseRows, Table
 from fedkmeans.threads import in_threads, single_products, split_evenly
@@ -261,7 +261,7 @@ class Fast:
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """All where answers are remembered, else as many as 32 MB of local centroids."""
-        if may_follow(rows, centroids, with_gram=True):
+        if _memo(rows).may_follow(rows, len(centroids), with_gram=True):
             return len(rows.starts)
         return max(1, _HELD // centroids.size)
 
@@ -305,7 +305,6 @@ class Work:
         if trail.with_gram and memo.grams is None:
             memo.grams = Grams(rows)
         grams = memo.grams
-        drift, drift_of = trail.drifts(self.which, self.received)
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
         largest, (k, m), weights = int(self.sizes.max()), self.received.shape, memo.weights
 
@@ -314,9 +313,8 @@ class Work:
             room = compiled.new_room(k, m, largest, trail.with_gram)
             which = self.which[part]
             compiled.follow_labels(
-                memo.data, rows.starts, which, drift, drift_of[part], self.received, trail.arrays, scratch,
-                room,
-            )  # fmt: skip
+                memo.data, rows.starts, which, self.received, trail.latest, trail.arrays, scratch, room
+            )
             if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
             else:

@@ -6,7 +6,6 @@ to the rows and serve all trails. What is remembered changes how long an answer 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +26,8 @@ LEAST_MEMORY = 2**27
 SINGLE = 2.0**-24
 # Trails that are kept: runs and restarts that take turns on the same rows.
 _MOST_TRAILS = 16
-# Earlier centroids that a trail keeps, for clients that were not asked since.
-_STATIONS = 64
+# Earlier centroids that a trail keeps, for clients that were not asked since: so many, of so many numbers.
+_STATIONS, _STATION_NUMBERS = 64, 2**22
 
 
 @dataclass(slots=True)
@@ -61,9 +60,7 @@ class Trail:
         self.ledger = Ledger.empty(n_clients, k, m)
         # A run is taken to go on here while its centroids stay as near as this to the latest.
         self.near = 0.1 * float(np.linalg.norm(centroids - centroids.mean(axis=0)))
-        self.stations: OrderedDict[int, FloatArray] = OrderedDict()
         self.latest = -1
-        self.seen = np.full(n_clients, -1)  # the station at which each client was last asked
         self.settings: dict[tuple[int, float, bool], int] = {}
         self.with_gram = with_gram
         self.size = self.n_bytes(rows, k, with_gram)
@@ -85,6 +82,8 @@ class Trail:
             known=np.zeros(n_clients, dtype=np.int64),
             again=np.zeros(n_clients, dtype=np.bool_),
             n_moves=np.full(n_clients, -1),
+            stations=np.empty((n_stations(k, m), k, m)),
+            seen=np.full(n_clients, -1),
         )
 
     @staticmethod
@@ -92,38 +91,32 @@ class Trail:
         """What a trail takes."""
         n, m = rows.X.shape
         n_clients = len(rows.starts) - 1
-        return int(8 * (n * (k * (1 + with_gram) + 3) + n_clients * (k * (m + 3) + m)))
+        numbers = n * (k * (1 + with_gram) + 3) + n_clients * (k * (m + 3) + m) + n_stations(k, m) * k * m
+        return int(8 * numbers)
 
     def distance(self, centroids: FloatArray) -> float:
         """How far these centroids are from the latest."""
         moved = np.empty(len(centroids))
-        compiled.movements(self.stations[self.latest], centroids, moved)
+        stations = self.arrays.stations
+        compiled.movements(stations[self.latest % len(stations)], centroids, moved)
         return float(np.linalg.norm(moved))
-
-    def drifts(self, which: IntArray, centroids: FloatArray) -> tuple[FloatArray, IntArray]:
-        """How far each centroid has moved since a client was asked: rows (…, k), and each client's row."""
-        seen, drift_of = np.unique(self.seen[which], return_inverse=True)
-        drift = np.empty((len(seen), len(centroids)))
-        for place, station in enumerate(seen):
-            if int(station) in self.stations:
-                compiled.movements(self.stations[int(station)], centroids, drift[place])
-            else:
-                drift_of[drift_of == place] = -1
-        return drift, drift_of.astype(np.int64)
 
     def arrive(self, which: IntArray, centroids: FloatArray) -> None:
         """Note that these clients were asked at these centroids."""
         self.latest += 1
-        self.stations[self.latest] = centroids
-        while len(self.stations) > _STATIONS:
-            self.stations.popitem(last=False)
-        self.seen[which] = self.latest
+        self.arrays.stations[self.latest % len(self.arrays.stations)] = centroids
+        self.arrays.seen[which] = self.latest
 
     def setting(self, max_local: int, tol_local: float, drop: bool) -> int:
         """A number for a way to work: an answer stands only for the same one."""
         return self.settings.setdefault(
             (max_local, tol_local, drop), len(self.settings) + compiled.ONE_STEP + 1
         )
+
+
+def n_stations(k: int, m: int) -> int:
+    """How many earlier centroids a trail keeps."""
+    return max(1, min(_STATIONS, _STATION_NUMBERS // (k * m)))
 
 
 def heaviest(weights: FloatArray) -> float:
@@ -178,6 +171,7 @@ class Memo:
     grams: Grams | None = None
     trails: list[Trail] = field(default_factory=list)
     ones: FloatArray = field(default_factory=lambda: np.empty(0))
+    followed: dict[tuple[int, bool], bool] = field(default_factory=dict)
 
     @property
     def weights(self) -> FloatArray:
@@ -186,11 +180,18 @@ class Memo:
             self.ones = np.ones(len(self.data))
         return self.weight if len(self.weight) else self.ones
 
+    def may_follow(self, rows: Rows, k: int, with_gram: bool) -> bool:
+        """What `may_follow` says; asked in every round, and always the same."""
+        key = k, with_gram
+        if key not in self.followed:
+            self.followed[key] = may_follow(rows, k, with_gram)
+        return self.followed[key]
+
     def find_trail(self, rows: Rows, centroids: FloatArray, with_gram: bool) -> Trail | None:
         """The trail that ends nearest to these centroids, or a new one; None if it takes too much memory."""
-        if not may_follow(rows, centroids, with_gram):
-            return None
         k = len(centroids)
+        if not self.may_follow(rows, k, with_gram):
+            return None
         near = [
             trail
             for trail in self.trails
@@ -220,9 +221,9 @@ def allowed_bytes(rows: Rows) -> int:
     return max(LEAST_MEMORY, 2 * 8 * rows.X.size)
 
 
-def may_follow(rows: Rows, centroids: FloatArray, with_gram: bool) -> bool:
+def may_follow(rows: Rows, k: int, with_gram: bool) -> bool:
     """Whether it pays to remember bounds and answers for these rows, and memory suffices."""
-    k, m = centroids.shape
+    m = rows.X.shape[1]
     few = k < 2 or m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS
     if few or isinstance(rows.X, SparseRows):
         return False
