@@ -23,7 +23,7 @@ from fedkmeans.clustering import BETTER, best_of, first_draws, same_row
 from fedkmeans.kernels import compiled, plain
 from fedkmeans.kernels.protocol import Outcome, Rows
 from fedkmeans.kernels.scanning import LARGE, NOTHING, are_large, as_data, as_double, new_scratch, scan_rows
-from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail, heaviest
+from fedkmeans.kernels.trails import Grams, Ledger, Memo, Singles, Trail, heaviest
 from fedkmeans.lloyd import cluster_sums, double_block, means, relocate_empty
 from fedkmeans.sparse_rows import SMALL, SparseRows, Table
 from fedkmeans.threads import in_threads, single_products, split_evenly
@@ -305,16 +305,19 @@ class Work:
         if trail.with_gram and memo.grams is None:
             memo.grams = Grams(rows)
         grams = memo.grams
+        if memo.singles is None:
+            memo.singles = Singles(memo.data, len(rows.starts) - 1, self.received)
+        single = memo.singles.arrays
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
-        largest, (k, m), weights = int(self.sizes.max()), self.received.shape, memo.weights
+        weights = memo.weights
 
         def work(part: IntArray) -> None:
-            scratch = compiled.new_scratch(k, m, largest, memo.data.dtype)
-            room = compiled.new_room(k, m, largest, trail.with_gram)
+            scratch, room = trail.take_buffers(memo.data.dtype)
             which = self.which[part]
             compiled.follow_labels(
-                memo.data, rows.starts, which, self.received, trail.latest, trail.arrays, scratch, room
-            )
+                memo.data, rows.starts, which, self.received, trail.latest, single, trail.arrays, scratch,
+                room,
+            )  # fmt: skip
             if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
             else:
@@ -323,6 +326,7 @@ class Work:
                     memo.data, weights, rows.starts, which, self.received, self.max_local, self.tol_local,
                     self.drop, setting, grams.arrays, trail.arrays, room,
                 )  # fmt: skip
+            trail.buffers.append((scratch, room))
 
         self._in_threads(work, np.arange(len(self.which)))
         trail.arrive(self.which, self.received)

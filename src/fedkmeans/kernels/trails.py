@@ -64,6 +64,8 @@ class Trail:
         self.settings: dict[tuple[int, float, bool], int] = {}
         self.with_gram = with_gram
         self.size = self.n_bytes(rows, k, with_gram)
+        self.largest = int(np.diff(rows.starts).max())
+        self.buffers: list[Any] = []  # of threads that have done their work, for the next
         n_steps, n_probes = (n, n_clients) if with_gram else (0, 0)
         self.arrays = compiled.TrailArrays(
             labels=np.zeros(n, dtype=np.int32),
@@ -101,6 +103,15 @@ class Trail:
         compiled.movements(stations[self.latest % len(stations)], centroids, moved)
         return float(np.linalg.norm(moved))
 
+    def take_buffers(self, dtype: Any) -> Any:
+        """Buffers for one thread, to be put back into `buffers`."""
+        try:
+            return self.buffers.pop()
+        except IndexError:
+            k, m = self.ledger.means.shape[1:]
+            scratch = compiled.new_scratch(k, m, self.largest, dtype)
+            return scratch, compiled.new_room(k, m, self.largest, self.with_gram)
+
     def arrive(self, which: IntArray, centroids: FloatArray) -> None:
         """Note that these clients were asked at these centroids."""
         self.latest += 1
@@ -122,6 +133,27 @@ def n_stations(k: int, m: int) -> int:
 def heaviest(weights: FloatArray) -> float:
     """The largest weight in units of the smallest."""
     return float(weights.max() / weights.min())
+
+
+class Singles:
+    """A copy of all rows in single precision; filled where it is first needed."""
+
+    def __init__(self, data: Any, n_clients: int, centroids: FloatArray) -> None:
+        kind = np.float32 if data.dtype == np.float32 else np.float64
+        shift = centroids.mean(axis=0).astype(kind)
+        longest = float(np.linalg.norm(centroids - shift, axis=1).max())
+        self.arrays = compiled.SingleArrays(
+            rows=np.empty(data.shape, dtype=np.float32),
+            lengths=np.empty(len(data), dtype=np.float32),
+            shift=shift,
+            factor=kind(2.0 ** -np.ceil(np.log2(longest)) if longest > 0 else 1.0),
+            filled=np.zeros(n_clients, dtype=np.bool_),
+        )
+
+    @staticmethod
+    def n_bytes(rows: Rows) -> int:
+        """What the copy takes."""
+        return int(4 * (rows.X.size + len(rows.X)))
 
 
 class Grams:
@@ -169,6 +201,7 @@ class Memo:
     data: Any
     weight: FloatArray
     grams: Grams | None = None
+    singles: Singles | None = None
     trails: list[Trail] = field(default_factory=list)
     ones: FloatArray = field(default_factory=lambda: np.empty(0))
     followed: dict[tuple[int, bool], bool] = field(default_factory=dict)
@@ -205,7 +238,7 @@ class Memo:
                 self.trails.append(trail)  # the one used longest ago comes first
                 return trail
         grams = with_gram or self.grams is not None
-        left = allowed_bytes(rows) - (Grams.n_bytes(rows) if grams else 0) - Trail.n_bytes(rows, k, with_gram)
+        left = allowed_bytes(rows) - _n_bytes(rows, k, with_gram, grams)
         while self.trails and (
             len(self.trails) >= _MOST_TRAILS or sum(trail.size for trail in self.trails) > left
         ):
@@ -221,13 +254,19 @@ def allowed_bytes(rows: Rows) -> int:
     return max(LEAST_MEMORY, 2 * 8 * rows.X.size)
 
 
+def _n_bytes(rows: Rows, k: int, with_gram: bool, grams: bool) -> int:
+    """What a trail takes together with what all trails share."""
+    shared = Singles.n_bytes(rows) + (Grams.n_bytes(rows) if grams else 0)
+    return Trail.n_bytes(rows, k, with_gram) + shared
+
+
 def may_follow(rows: Rows, k: int, with_gram: bool) -> bool:
     """Whether it pays to remember bounds and answers for these rows, and memory suffices."""
     m = rows.X.shape[1]
     few = k < 2 or m < FOLLOWED_COLUMNS or k * m <= compiled.FEW_TERMS
     if few or isinstance(rows.X, SparseRows):
         return False
-    n_bytes = Trail.n_bytes(rows, k, with_gram) + (Grams.n_bytes(rows) if with_gram else 0)
+    n_bytes = _n_bytes(rows, k, with_gram, with_gram)
     largest = int(np.diff(rows.starts).max())
     most_rows = min(FOLLOWED_ROWS, 2 * m) if with_gram else FOLLOWED_ROWS
     return largest <= most_rows and n_bytes <= allowed_bytes(rows)
