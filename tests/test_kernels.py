@@ -158,8 +158,7 @@ def test_sums_do_not_depend_on_threads(monkeypatch):
     for kernel, n_threads, large in [(PLAIN, 1, None), (FAST, 1, None), (FAST, 2, 1), (FAST, 3, 1)]:
         outcome = kernel.local_steps(rows, np.arange(12), X[:7], n_threads=n_threads, **setting)
         if large:
-            monkeypatch.setattr(sys.modules[type(outcome).__module__], "LARGE", large, raising=False)
-            monkeypatch.setattr(sys.modules[type(outcome).__module__], "_LARGE", large, raising=False)
+            monkeypatch.setattr(sys.modules[type(outcome).__module__], "WORTH_THREADS", large)
         total = np.zeros((7, 20)), np.zeros((7, 20))
         outcome.add_to(weights, *total)
         sums.append(total)
@@ -493,8 +492,8 @@ import os, threading, time
 import numpy as np
 from fedkmeans import InProcess, records
 from fedkmeans.kernels import fast
-for name in ("LARGE", "_LARGE"):  # so that small clients are asked in threads
-    setattr(fast, name, 1)
+assert fast.WORTH_THREADS
+fast.WORTH_THREADS = 1  # so that small clients are asked in threads
 X = np.random.default_rng(0).normal(size=(240, 20))
 names = np.repeat([f"c{client}" for client in range(8)], 30)
 first = list(InProcess.from_arrays(X[:120], names[:120], kernel="numba").sites.values())

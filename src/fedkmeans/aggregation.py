@@ -44,7 +44,8 @@ def advance(
         earlier, longer look back stays: it may grow again.
     """
     c, c_previous = state.centroids, state.previous
-    c_new = c + learning_rate * (found.d - c) + momentum * (c - c_previous)
+    # C + η (d - C), so written that η = 1 goes to d itself; C + (d - C) would be rounded.
+    c_new = found.d - (1 - learning_rate) * (found.d - c) + momentum * (c - c_previous)
     # A round without an answer says nothing about whether the run has settled.
     news = bool(found.answered)
     movements = (float(np.linalg.norm(c_new - c)),) * news

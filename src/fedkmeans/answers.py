@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from fedkmeans.words import Word
 
 if TYPE_CHECKING:
     from fedkmeans.site import Site
+
+T = TypeVar("T")
 
 # Runs for which a site keeps in mind what it said; one may begin while another is being finished.
 RUNS_KEPT = 4
@@ -90,6 +92,8 @@ def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict
             site.name: say(site, records.addressed(query, site.name), local)
             for site, local in _local_work(sites, update(query), inertia(query), n_threads)
         }
+    if isinstance(query, records.LocalClusters):
+        return {site.name: clusters for site, clusters in _clusters(sites, query, n_threads)}
     answer = _ANSWERS[type(query)]
     replies = in_threads(answer, [(site, query) for site in sites], n_threads)
     return {site.name: reply for site, reply in zip(sites, replies, strict=True)}
@@ -122,23 +126,47 @@ def _local_work(
     sites: Sequence[Site], update: LocalUpdate, inertia: bool, n_threads: int
 ) -> list[tuple[Site, LocalSummary]]:
     """Local steps of sites, neighbours together."""
+
+    def work(group: list[Site], which: IntArray, n_threads: int) -> list[LocalSummary]:
+        outcome = group[0].shards.local_steps(which, update, inertia, n_threads)
+        return [_summary(outcome, site.n_samples, place) for place, site in enumerate(group)]
+
+    return _by_table(sites, work, n_threads)
+
+
+def _clusters(
+    sites: Sequence[Site], query: records.LocalClusters, n_threads: int
+) -> list[tuple[Site, records.CentroidSet]]:
+    """Clusters of sites, neighbours together."""
+
+    def work(group: list[Site], which: IntArray, n_threads: int) -> list[records.CentroidSet]:
+        shards = group[0].shards
+        rngs = [site.generator(query.seed) for site in group]
+        least = [site.policy.min_cluster_size for site in group]
+        return local_clusters(shards.rows, which, query, rngs, least, shards.kernel, n_threads)
+
+    return _by_table(sites, work, n_threads)
+
+
+def _by_table(
+    sites: Sequence[Site], work: Callable[[list[Site], IntArray, int], list[T]], n_threads: int
+) -> list[tuple[Site, T]]:
+    """Let neighbours work together: call `work` with the sites of each table and their places in it."""
     groups: dict[int, list[Site]] = {}
     for site in sites:
         groups.setdefault(id(site.shards), []).append(site)
     inner, outer = (n_threads, 1) if len(groups) < n_threads else (1, n_threads)
 
-    def work(group: list[Site]) -> list[tuple[Site, LocalSummary]]:
-        shards, which = group[0].shards, np.array([site.index for site in group])
-        outcome = shards.local_steps(which, update, inertia, inner)
-        return [(site, _summary(outcome, site.n_samples, place)) for place, site in enumerate(group)]
+    def pairs(group: list[Site]) -> list[tuple[Site, T]]:
+        return list(zip(group, work(group, np.array([site.index for site in group]), inner), strict=True))
 
     with ExitStack() as held:
         # All locks first, in one order for everybody, and none in the threads: a thread that waits for
         # a lock would keep another from working whose owner waits for a thread.
         for _, group in sorted(groups.items()):
             held.enter_context(group[0].shards.lock)
-        pairs = in_threads(work, [(group,) for group in groups.values()], outer)
-    return [pair for some in pairs for pair in some]
+        done = in_threads(pairs, [(group,) for group in groups.values()], outer)
+    return [pair for some in done for pair in some]
 
 
 def _summary(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
@@ -236,20 +264,6 @@ def _outer_numbers(X: Table, few: int) -> Iterator[DataArray]:
         yield np.concatenate([numbers, np.zeros(n_zeros, dtype=numbers.dtype)])
 
 
-def _cluster(site: Site, query: records.LocalClusters) -> records.CentroidSet:
-    return local_clusters(
-        site.X,
-        query.n_clusters,
-        query.method,
-        site.generator(query.seed),
-        n_init=query.n_init,
-        max_iter=query.max_iter,
-        min_cluster_size=site.policy.min_cluster_size,
-        kernel=site.shards.kernel,
-        sample_weight=site.sample_weight,
-    )
-
-
 def _draw(site: Site, query: records.DrawPoint) -> records.Candidate:
     n, m = site.X.shape
     if n < site.policy.min_cluster_size:
@@ -276,6 +290,5 @@ _ANSWERS: dict[type, Callable[[Site, Any], Reply]] = {
     records.Score: _score,
     records.Describe: _describe,
     records.FindBox: _find_box,
-    records.LocalClusters: _cluster,
     records.DrawPoint: _draw,
 }

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, svds
 
-from fedkmeans.kernels import Kernel
+from fedkmeans.kernels import Clustered, Kernel, Rows
 from fedkmeans.lloyd import blocks, cluster_sums, double_block, means, squared_distances
-from fedkmeans.records import CentroidSet
+from fedkmeans.records import CentroidSet, LocalClusters
 from fedkmeans.sparse_rows import SMALL, SparseRows, Table
-from fedkmeans.typing import FloatArray
+from fedkmeans.threads import in_threads
+from fedkmeans.typing import FloatArray, IntArray
 
 # Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
 _LARGEST_GRAM = 2048
 
 LocalClustering: TypeAlias = Callable[
-    [Table, int, np.random.Generator, int, int, FloatArray | None, Kernel], FloatArray
+    [Rows, IntArray, Sequence[int], Sequence[np.random.Generator], int, int, int, Kernel], list[Clustered]
 ]
 
 
-def kmeans(
-    X: Table,
-    n_clusters: int,
-    rng: np.random.Generator,
+def kmeans_each(
+    rows: Rows,
+    which: IntArray,
+    n_clusters: Sequence[int],
+    rngs: Sequence[np.random.Generator],
     n_init: int,
     max_iter: int,
-    sample_weight: FloatArray | None,
+    n_threads: int,
     kernel: Kernel,
-) -> FloatArray:
-    """Plain k-means, shape (n_clusters, m)."""
-    return kernel.kmeans(X, n_clusters, rng, n_init, max_iter, sample_weight)
+) -> list[Clustered]:
+    """Plain k-means on the rows of each client."""
+    return kernel.kmeans_each(rows, which, n_clusters, rngs, n_init, max_iter, n_threads)
+
+
+def awasthi_sheffet_each(
+    rows: Rows,
+    which: IntArray,
+    n_clusters: Sequence[int],
+    rngs: Sequence[np.random.Generator],
+    n_init: int,
+    max_iter: int,
+    n_threads: int,
+    kernel: Kernel,
+) -> list[Clustered]:
+    """Local clustering of k-FED as published on the rows of each client."""
+
+    def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
+        X, weight = rows.shard(client)
+        return Clustered(awasthi_sheffet(X, k, rng, n_init, max_iter, weight, kernel))
+
+    return in_threads(work, list(zip(which, n_clusters, rngs, strict=True)), n_threads)
 
 
 def awasthi_sheffet(
@@ -118,33 +139,64 @@ def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> Flo
     return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
 
 
-LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {"k-means": kmeans, "awasthi-sheffet": awasthi_sheffet}
+LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {
+    "k-means": kmeans_each,
+    "awasthi-sheffet": awasthi_sheffet_each,
+}
 
 
 def local_clusters(
-    X: Table,
-    n_clusters: int,
-    method: str,
-    rng: np.random.Generator,
-    *,
-    n_init: int,
-    max_iter: int,
-    min_cluster_size: int,
+    rows: Rows,
+    which: IntArray,
+    query: LocalClusters,
+    rngs: Sequence[np.random.Generator],
+    min_cluster_sizes: Sequence[int],
     kernel: Kernel,
-    sample_weight: FloatArray | None = None,
-) -> CentroidSet:
-    """Cluster one client's data and return only centroids of `min_cluster_size` rows or more.
+    n_threads: int = 1,
+) -> list[CentroidSet]:
+    """Cluster the rows of each client and return only centroids of `min_cluster_size` rows or more.
 
     A client with few rows makes fewer clusters, and one with fewer than `min_cluster_size` sends
     none: a centroid of one row would be that row. Rows with weights count by their effective number
-    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too. The mean of the
-    rows is taken here, and is the last of `max_iter` Lloyd steps.
+    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too.
     """
-    wanted = min(n_clusters, int(_effective_size(X, sample_weight) / min_cluster_size))
-    if wanted == 0:
-        return CentroidSet(np.empty((0, X.shape[1])), np.empty(0))
-    centroids = LOCAL_CLUSTERINGS[method](X, wanted, rng, n_init, max_iter - 1, sample_weight, kernel)
-    sums, counts = kernel.lloyd_step(X, centroids, sample_weight)
+    wanted = [
+        min(query.n_clusters, int(_effective_size(*rows.shard(client)) / least))
+        for client, least in zip(which, min_cluster_sizes, strict=True)
+    ]
+    sets = [CentroidSet(np.empty((0, rows.X.shape[1])), np.empty(0))] * len(which)
+    some = [place for place, k in enumerate(wanted) if k]
+    if not some:
+        return sets
+    clustered = LOCAL_CLUSTERINGS[query.method](
+        rows,
+        which[some],
+        [wanted[place] for place in some],
+        [rngs[place] for place in some],
+        query.n_init,
+        query.max_iter - 1,  # the last step is made by `_publish`
+        n_threads,
+        kernel,
+    )
+    for place, found in zip(some, clustered, strict=True):
+        X, weight = rows.shard(which[place])
+        sets[place] = _publish(X, weight, found, min_cluster_sizes[place], kernel, n_threads)
+    return sets
+
+
+def _publish(
+    X: Table,
+    sample_weight: FloatArray | None,
+    clustered: Clustered,
+    min_cluster_size: int,
+    kernel: Kernel,
+    n_threads: int,
+) -> CentroidSet:
+    """Make the last of the Lloyd steps, and leave out centroids of fewer rows than `min_cluster_size`."""
+    centroids, counts = clustered
+    if counts is not None and sample_weight is None and (counts >= min_cluster_size).all():
+        return CentroidSet(centroids, counts)  # the last step would change nothing
+    sums, counts = kernel.lloyd_step(X, centroids, sample_weight, n_threads)
     moved = means(sums, counts, otherwise=centroids)
     large = _effective_sizes(X, centroids, counts, sample_weight, kernel) >= min_cluster_size
     if large.all() and np.array_equal(moved, centroids):  # nothing moves any more
@@ -153,7 +205,7 @@ def local_clusters(
     if not len(sent):  # many small clusters: one large one says something, they may not
         sent = (sums.sum(axis=0) / counts.sum())[None, :]
     # Rows of clusters that are not sent still count, towards the nearest one that is.
-    return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight)[1])
+    return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight, n_threads)[1])
 
 
 def _effective_size(X: Table, sample_weight: FloatArray | None) -> float:

@@ -82,23 +82,19 @@ class Shards:
         """The kernel itself."""
         return find_kernel(self.kernel_name)
 
-    def part(self, client: int) -> slice:
-        """Where the rows of a client are."""
-        return slice(int(self.rows.starts[client]), int(self.rows.starts[client + 1]))
-
     def X(self, client: int) -> Table:
         """Rows of a client, a view of shape (n_i, m)."""
-        return self.rows.X[self.part(client)]
+        return self.rows.shard(client)[0]
 
     def sample_weight(self, client: int) -> FloatArray | None:
         """Weights of a client's rows."""
-        return None if self.rows.sample_weight is None else self.rows.sample_weight[self.part(client)]
+        return self.rows.shard(client)[1]
 
     @cached_property
     def n_samples(self) -> FloatArray:
         """Rows of each client, or the sum of their weights; shape (N,)."""
         if self.rows.sample_weight is None:
-            return np.diff(self.rows.starts).astype(np.float64)
+            return self.rows.sizes.astype(np.float64)
         return np.add.reduceat(self.rows.sample_weight, self.rows.starts[:-1])
 
     def portions(self, which: IntArray, update: LocalUpdate) -> list[IntArray]:

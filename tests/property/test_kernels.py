@@ -242,9 +242,9 @@ tables = {
 
 @given(seeds, st.fixed_dictionaries(tables), st.sampled_from([2**11, 2**20]))
 @settings(max_examples=600)
-def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, large):
+def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, worth_threads):
     rng = np.random.default_rng(seed)
-    with constants(LARGE=large):  # with the smaller one, clients are asked in threads
+    with constants(WORTH_THREADS=worth_threads):  # with the smaller one, clients are asked in threads
         hold_against_plain(rng, *make_table(rng, [17, 18, 25, 40, 70], **table))
 
 
@@ -374,7 +374,7 @@ def lines_walked(n_walks):
         rows, scale, offset = make_table(rng, [3, 5, 8], np.float64, kind, PLACES[0], "C", weights)
         if seed % 10 == 1:
             rows.X[0] *= 1e20
-        with constants(**columns if seed % 4 else {"FOLLOWED_ROWS": 0}):
+        with constants(**columns if seed % 4 else {"FOLLOWED_ROWS": 0, "MANY_COLUMNS": 5}):
             for which, centroids, setting in walk(rng, rows, scale, offset):
                 sys.settrace(trace)
                 try:
@@ -386,7 +386,7 @@ def lines_walked(n_walks):
 
 
 WALKED = {
-    "scan_clients", "scan", "nearest_by_definition", "nearest_by_product", "two_lowest", "decide",
+    "scan_clients", "scan", "add_rows", "add_long_rows", "settle", "nearest_by_definition", "nearest_by_product", "two_lowest", "decide",
     "exact_square", "add_weighted_rows", "follow_labels", "relax", "tighten", "measure", "follow_step",
     "renew_means", "follow_steps", "answer_stands", "gram_matrix", "gram_error", "sum_gram", "move_row",
     "gram_steps", "first_movement_is_small", "two_lowest_means", "consider_received", "decide_by_means",

@@ -8,6 +8,7 @@ else on both sides.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,16 +30,15 @@ def stack(sets: Mapping[ClientId, CentroidSet]) -> tuple[FloatArray, FloatArray]
 
     In the order of their coordinates: what is drawn from them must not depend on clients' names.
     """
-    centroids = np.concatenate([part.centroids for part in sets.values()])
-    counts = np.concatenate([part.counts for part in sets.values()])
-    if not len(centroids):
+    table = np.concatenate([np.column_stack([part.centroids, part.counts]) for part in sets.values()])
+    if not len(table):
         raise DataError(
             "No client has enough rows to send a centroid without giving a row away. "
             "Bring clients with more rows, give the centroids yourself where they can be given (init), or "
             "let the sites set a smaller min_cluster_size."
         )
-    order = _order_of_rows(np.column_stack([centroids, counts]))
-    return centroids[order], counts[order]
+    order = _order_of_rows(table)
+    return table[order, :-1], table[order, -1]
 
 
 def _order_of_rows(table: FloatArray) -> IntArray:
@@ -49,9 +49,10 @@ def _order_of_rows(table: FloatArray) -> IntArray:
     highest byte first, all columns of a row are compared in one go.
     """
     bits = (table + 0.0).view(np.int64)  # -0.0 is 0.0
-    ordered = np.where(bits < 0, ~bits, bits ^ np.int64(-(2**63))).astype(">u8", casting="unsafe")
-    keys = np.ascontiguousarray(ordered).view(f"V{8 * table.shape[1]}").ravel()
-    return keys.argsort(kind="stable")
+    bits ^= (bits >> 63) | np.int64(-(2**63))  # of what is negative all bits are turned, else the first
+    if sys.byteorder == "little":
+        bits.byteswap(inplace=True)
+    return bits.view(f"V{8 * table.shape[1]}").ravel().argsort(kind="stable")
 
 
 def merge_by_kmeans(

@@ -12,11 +12,21 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from fedkmeans.kernels.protocol import Kernel, Outcome, Rows
+from fedkmeans.kernels.protocol import Clustered, Kernel, Outcome, Rows
 from fedkmeans.parameters import check_choice
 from fedkmeans.sparse_rows import Table
 
-__all__ = ["AUTO", "KERNELS", "Kernel", "Outcome", "Rows", "choose_kernel", "find_kernel", "kernel_for"]
+__all__ = [
+    "AUTO",
+    "KERNELS",
+    "Clustered",
+    "Kernel",
+    "Outcome",
+    "Rows",
+    "choose_kernel",
+    "find_kernel",
+    "kernel_for",
+]
 
 AUTO = "auto"
 # Where each kernel is; imported when it is first needed, as compiled code takes a moment to load.

@@ -128,7 +128,8 @@ class Scratch(NamedTuple):
         Products of rows and centroids, by row and by centroid.
     lengths, best, second : ndarray of shape (size,), single precision
         Squared lengths of rows; their lowest two values.
-    label : ndarray of shape (size,)
+    label, order : ndarray of shape (size,)
+    ends : ndarray of shape (k,)
     columns : ndarray of shape (size * m,)
         Rows turned into columns, for the plain formula; of length zero if that is not to be used.
     square, lowest : ndarray of shape (size,)
@@ -147,6 +148,8 @@ class Scratch(NamedTuple):
     best: Any
     second: Any
     label: Any
+    order: Any
+    ends: Any
     columns: Any
     square: Any
     lowest: Any
@@ -169,6 +172,8 @@ def new_scratch(k, m, n, dtype):
         best=np.empty(size, single),
         second=np.empty(size, single),
         label=np.empty(size, np.int32),
+        order=np.empty(size, np.int64),
+        ends=np.empty(k, np.int64),
         columns=np.empty(size * m if few else 0),
         square=np.empty(size),
         lowest=np.empty(size),
@@ -319,6 +324,38 @@ def add_rows(X, start, n, label, sums, counts):
 
 
 @inner()
+def add_long_rows(X, start, n, label, order, ends, sums, counts):
+    """The same, one cluster after the other: its sum then stays close to the processor.
+
+    `order` (n,) and `ends` (k,) are room.
+    """
+    fill(ends, 0)
+    for q in range(n):
+        ends[label[q]] += 1
+    for j in range(1, len(ends)):
+        ends[j] += ends[j - 1]
+    for q in range(n - 1, -1, -1):  # each cluster's rows stay in their order
+        j = label[q]
+        ends[j] -= 1
+        order[ends[j]] = start + q
+    for j in range(len(ends)):
+        e, stop = ends[j], n if j == len(ends) - 1 else ends[j + 1]
+        counts[j] += stop - e
+        # Four at a time: the sums are then read and written once for four terms.
+        while e + 4 <= stop:
+            p0, p1, p2, p3 = order[e], order[e + 1], order[e + 2], order[e + 3]
+            for f in range(X.shape[1]):
+                x0, x1, x2, x3 = np.float64(X[p0, f]), np.float64(X[p1, f]), X[p2, f], X[p3, f]
+                sums[j, f] = (((sums[j, f] + x0) + x1) + np.float64(x2)) + np.float64(x3)
+            e += 4
+        while e < stop:
+            p0 = order[e]
+            for f in range(X.shape[1]):
+                sums[j, f] += np.float64(X[p0, f])
+            e += 1
+
+
+@inner()
 def add_weighted_rows(X, start, n, weight, label, sums, counts):
     """The same for rows with weights; product and sum are rounded one after the other."""
     for q in range(n):
@@ -360,6 +397,8 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
                 labels[block + q] = label[q]
         if len(counts) and len(weight):
             add_weighted_rows(X, block, n, weight, label, sums, counts)
+        elif len(counts) and X.shape[1] >= _MANY_COLUMNS:
+            add_long_rows(X, block, n, label, scratch.order, scratch.ends[: len(centroids)], sums, counts)
         elif len(counts):
             add_rows(X, block, n, label, sums, counts)
         if len(inertia):
@@ -730,7 +769,7 @@ def gram_matrix(X, start, stop, gram, lengths, rows, mean):
     if scale == 0.0:
         scale = 1.0
     # Half of the matrix by matrix products, in blocks; the other half is the same.
-    size = 64
+    size = 32
     products = np.empty(size * n)
     back = 1.0 / scale
     for block in range(0, n, size):
@@ -1446,74 +1485,99 @@ def _choose_load_start(X, p, start_row):
     return load
 
 
-def square_to_start(X, p, start_row, length):
-    """Squared distance of row p to the start row."""
-    return _choose_square_to_start(X, p, start_row, length)(X, p, start_row, length)
+def squares_to_starts(X, p, start_rows, lengths, squares):
+    """Fill in the squared distances of row p to the start rows."""
+    _choose_squares_to_starts(X, p, start_rows, lengths, squares)(X, p, start_rows, lengths, squares)
 
 
-@overload(square_to_start)
-def _choose_square_to_start(X, p, start_row, length):
-    if isinstance(X, types.BaseTuple | tuple):
-        return lambda X, p, start_row, length: square_to_sparse_start(X, p, start_row, length)
-    return lambda X, p, start_row, length: quick_square(X, p, start_row, 0)
+@overload(squares_to_starts)
+def _choose_squares_to_starts(X, p, start_rows, lengths, squares):
+    chosen = squares_to_sparse_starts if isinstance(X, types.BaseTuple | tuple) else squares_to_dense_starts
+    return lambda X, p, start_rows, lengths, squares: chosen(X, p, start_rows, lengths, squares)
+
+
+@inner(fastmath=_ANY_ORDER)
+def squares_to_dense_starts(X, p, start_rows, lengths, squares):
+    """The same for dense rows, two at a time: the row's numbers are then read half as often."""
+    t = 0
+    while t + 2 <= len(start_rows):
+        s0, s1 = 0.0, 0.0
+        for f in range(X.shape[1]):
+            number = np.float64(X[p, f])
+            d0, d1 = number - start_rows[t, f], number - start_rows[t + 1, f]
+            s0 += d0 * d0
+            s1 += d1 * d1
+        squares[t], squares[t + 1] = s0, s1
+        t += 2
+    if t < len(start_rows):
+        squares[t] = quick_square(X, p, start_rows, t)
 
 
 @entry()
-def plusplus(X, weight, uniforms, better, chosen, closest, distances, start_row):
+def plusplus(X, weight, uniforms, better, chosen, closest, distances, start_rows):
     """Choose rows by k-means++ as `clustering.kmeans_plusplus` does; the first is chosen already.
 
-    `distances` (n_trials, n), `closest` (n,) and `start_row` (1, m) are room.
+    `distances` (n_trials, n), `closest` (n,) and `start_rows` (n_trials, m) are room.
     """
-    n = len(weight)
-    length = load_start(X, chosen[0], start_row)
+    n, n_trials = len(weight), len(start_rows)
+    draws, lengths = np.empty(n_trials, np.int64), np.empty(n_trials)
+    left, squares = np.empty(n_trials), np.empty(n_trials)
+    lengths[0] = load_start(X, chosen[0], start_rows[:1])
     for p in range(n):
-        closest[p] = square_to_start(X, p, start_row, length)
+        squares_to_starts(X, p, start_rows[:1], lengths[:1], squares)
+        closest[p] = squares[0]
     for c in range(len(uniforms)):
         total = 0.0
         for p in range(n):
             total += weight[p] * closest[p]
-        best, trial, row = np.inf, -1, int(uniforms[c, 0] * n)
-        for t in range(uniforms.shape[1] if total > 0 else 0):
+        if not total > 0:  # fewer different rows than clusters: any is as good as another
+            chosen[c + 1] = int(uniforms[c, 0] * n)
+            continue
+        for t in range(n_trials):
             draw, reached = 0, weight[0] * closest[0]
             while draw < n - 1 and reached <= uniforms[c, t] * total:
                 draw += 1
                 reached += weight[draw] * closest[draw]
-            length = load_start(X, draw, start_row)
-            left = 0.0
-            for p in range(n):
-                # What is at its nearest centre already cannot come nearer.
-                near = 0.0
-                if closest[p] > 0:
-                    near = min(closest[p], square_to_start(X, p, start_row, length))
+            draws[t], left[t] = draw, 0.0
+            lengths[t] = load_start(X, draw, start_rows[t : t + 1])
+        for p in range(n):
+            # What is at its nearest centre already cannot come nearer.
+            if closest[p] > 0:
+                squares_to_starts(X, p, start_rows, lengths, squares)
+            for t in range(n_trials):
+                near = min(closest[p], squares[t]) if closest[p] > 0 else 0.0
                 distances[t, p] = near
-                left += weight[p] * near
-            if left < better * best:
-                best, trial, row = left, t, draw
-        chosen[c + 1] = row
-        if trial >= 0:
-            copy(distances[trial], closest)
+                left[t] += weight[p] * near
+        trial = 0
+        for t in range(1, n_trials):
+            if left[t] < better * left[trial]:
+                trial = t
+        chosen[c + 1] = draws[trial]
+        copy(distances[trial], closest)
 
 
-@entry()
-def gram_plusplus(gram, lengths, weight, uniforms, noise, better, chosen):
+@inner()
+def gram_plusplus(
+    gram, lengths, weight, start, uniforms, n_trials, noise, better, chosen, closest, potential
+):  # fmt: skip
     """Choose rows by k-means++ as `clustering.kmeans_plusplus` does; the first is chosen already."""
     n = len(lengths)
-    closest, potential = np.empty(n), np.empty(n)
     for p in range(n):
         closest[p] = distance_by_gram(gram, lengths, p, chosen[0], noise)
-    for c in range(len(uniforms)):
+    for c in range(len(chosen) - 1):
         total = 0.0
         for p in range(n):
-            total += weight[p] * closest[p]
+            total += weight[start + p] * closest[p]
             potential[p] = total
         best, row = np.inf, int(uniforms[c, 0] * n)
-        for t in range(uniforms.shape[1] if total > 0 else 0):
+        for t in range(n_trials if total > 0 else 0):
             draw = 0
             while draw < n - 1 and potential[draw] <= uniforms[c, t] * total:
                 draw += 1
             left = 0.0
             for p in range(n):
-                left += weight[p] * min(closest[p], distance_by_gram(gram, lengths, p, draw, noise))
+                near = min(closest[p], distance_by_gram(gram, lengths, p, draw, noise))
+                left += weight[start + p] * near
             if left < better * best:
                 best, row = left, draw
         chosen[c + 1] = row
@@ -1521,18 +1585,18 @@ def gram_plusplus(gram, lengths, weight, uniforms, noise, better, chosen):
             closest[p] = min(closest[p], distance_by_gram(gram, lengths, p, row, noise))
 
 
-@entry()
-def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, centroids, room):
+@inner()
+def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, count, centroids, room):
     """Lloyd's steps from the chosen rows until no label changes; the last means go to `centroids`.
 
-    Returns whether that worked out: not where it is close which centroid is the nearest, and not if
-    a cluster is empty. Both are rare, and whoever called goes another way then. (`start` is 0; written
-    here it would be compiled as a constant, and all that is called with it once more.)
+    Returns whether that worked out: not where it is close which centroid is the nearest, not if a
+    cluster is empty, and not if labels still change in the end. All are rare, and whoever called goes
+    another way then. Labels are in room.final.
     """
     k, n = len(chosen), len(lengths)
-    count, factors, squares, status = room.count, room.factors, room.squares, room.status
-    sums, frozen = room.sums.reshape(k, n), room.frozen.reshape(k, n)
-    best, second, label, before = room.best, room.second, room.label, room.final
+    factors, squares, status = room.factors[:k], room.squares[:k], room.status[:k]
+    sums, frozen = room.sums[: k * n].reshape(k, n), room.frozen[: k * n].reshape(k, n)
+    best, second, label, before = room.best[:n], room.second[:n], room.label[:n], room.final[:n]
     for j in range(k):
         # A row that is a centroid is like the mean of a cluster that has lost its rows.
         status[j], squares[j] = FROZEN, lengths[chosen[j]]
@@ -1545,10 +1609,12 @@ def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, centroi
         for p in range(n):
             if not second[p] - best[p] > 2 * error:
                 return False
-            count[label[p]] += weight[p]
+            count[label[p]] += weight[start + p]
             n_changed += step == 0 or label[p] != before[p]
         if n_changed == 0:
-            break
+            for j in range(k):
+                mean_of(X, weight, start, before, j, count[j], centroids[j])
+            return True
         for j in range(k):
             if count[j] == 0:
                 return False
@@ -1557,12 +1623,52 @@ def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, centroi
             sum_gram(gram, weight, start, label, sums)
         for p in range(n):
             if step > 0 and label[p] != before[p]:
-                move_row(gram, p, weight[p], sums, before[p], label[p])
+                move_row(gram, p, weight[start + p], sums, before[p], label[p])
             before[p] = label[p]
         square_means(weight, start, before, status, count, sums, factors, squares)
-    for j in range(k):
-        mean_of(X, weight, start, before, j, count[j], centroids[j])
-    return True
+    return False
+
+
+@entry()
+def gram_kmeans(
+    X, weight, starts, which, wanted, n_trials, uniforms, noise, better, max_iter, products, rows, closest,
+    room, chosen, centroids, counts, done,
+):  # fmt: skip
+    """k-means on the rows of several clients, each from several starts, by Gram matrices.
+
+    Client which[a] makes wanted[a] clusters. The first row of each of its starts s is in
+    chosen[a, s], where the others go; of the starts, the best goes to centroids[a] and counts[a].
+    done[a] says whether that worked out; see `gram_lloyd`. `products` (n * n,), `rows` (n * m,) and
+    `closest` (2 n,) are room, n being the rows of the largest client.
+    """
+    m = X.shape[1]
+    for a in range(len(which)):
+        start, stop, k = starts[which[a]], starts[which[a] + 1], wanted[a]
+        n = stop - start
+        gram, lengths = products[: n * n].reshape(n, n), room.nearest[:n]
+        least, most = np.inf, 0.0
+        for p in range(start, stop):
+            least, most = min(least, weight[p]), max(most, weight[p])
+        scale, reach = gram_matrix(X, start, stop, gram, lengths, rows[: n * m].reshape(n, m), room.vector)
+        error = gram_error(n, m, scale, reach, _DOUBLE, most / least)
+        count, local, lowest = room.count[:k], room.local[:k], np.inf
+        for s in range(chosen.shape[1]):
+            gram_plusplus(
+                gram, lengths, weight, start, uniforms[a, s], n_trials[a], noise, better,
+                chosen[a, s, :k], closest[:n], closest[n : 2 * n],
+            )  # fmt: skip
+            done[a] = done[a] and gram_lloyd(
+                X, weight, start, gram, lengths, error, chosen[a, s, :k], max_iter, count, local, room
+            )
+            inertia = 0.0
+            if chosen.shape[1] > 1 and done[a]:
+                for p in range(n):
+                    inertia += weight[start + p] * quick_square(X, start + p, local, np.int64(room.final[p]))
+            if done[a] and inertia < better * lowest:
+                lowest = inertia
+                for j in range(k):
+                    copy(local[j], centroids[a, j])
+                    counts[a, j] = count[j]
 
 
 # --- sparse rows -------------------------------------------------------------------------------
@@ -1777,7 +1883,8 @@ def load_sparse_start(X, p, start_row):
 
 
 @inner()
-def square_to_sparse_start(X, p, start_row, length):
-    """Squared distance of row p to the start row, to rounding."""
-    near, covered = two_squares(X, p, start_row[0])
-    return near + max(length - covered, 0.0)
+def squares_to_sparse_starts(X, p, start_rows, lengths, squares):
+    """Squared distances of row p to the start rows, to rounding."""
+    for t in range(len(start_rows)):
+        near, covered = two_squares(X, p, start_rows[t])
+        squares[t] = near + max(lengths[t] - covered, 0.0)

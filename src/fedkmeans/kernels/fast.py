@@ -13,25 +13,26 @@ Sparse rows are always scanned: their products are cheap.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from fedkmeans.clustering import BETTER, best_of, first_draws, same_row
-from fedkmeans.kernels import compiled, plain
-from fedkmeans.kernels.protocol import Outcome, Rows
-from fedkmeans.kernels.scanning import LARGE, NOTHING, are_large, as_data, as_double, new_scratch, scan_rows
-from fedkmeans.kernels.trails import Grams, Ledger, Memo, Singles, Trail, heaviest
+from fedkmeans.clustering import BETTER, best_of
+from fedkmeans.kernels import compiled, gram_kmeans, plain
+from fedkmeans.kernels.gram_kmeans import Draws
+from fedkmeans.kernels.protocol import Clustered, Outcome, Rows
+from fedkmeans.kernels.scanning import NOTHING, are_large, as_data, as_double, new_scratch, scan_rows
+from fedkmeans.kernels.trails import Grams, Ledger, Memo, Singles, Trail
 from fedkmeans.lloyd import cluster_sums, double_block, means, relocate_empty
 from fedkmeans.sparse_rows import SMALL, SparseRows, Table
-from fedkmeans.threads import in_threads, single_products, split_evenly
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.threads import in_threads, split_evenly
+from fedkmeans.typing import FloatArray, IntArray
 
-# Rows and columns between which k-means on one client's rows is done on their Gram matrix, in double
-# precision; it pays up to so many rows for each centroid of each start.
-_GRAM_ROWS, _GRAM_COLUMNS, _GRAM_ROWS_A_CENTROID = 2048, 8, 50
+# Products of numbers that take long enough to be shared with another thread.
+WORTH_THREADS = 2**20
 # Numbers in the local centroids that are held at a time when nothing is remembered.
 _HELD = 2**22
 
@@ -67,7 +68,7 @@ class Found:
         """Add Σ ω c and Σ c, several clusters at a time."""
         ledger, k = self.ledger, len(self.received)
         weights = as_double(weights)
-        n_threads = self.n_threads if self.received.size * len(self.places) > LARGE else 1
+        n_threads = self.n_threads if self.received.size * len(self.places) > WORTH_THREADS else 1
         edges = [k * part // n_threads for part in range(n_threads + 1)]
         in_threads(
             lambda first, last: compiled.add_up(
@@ -84,37 +85,6 @@ class Found:
             list(pairwise(edges)),
             n_threads,
         )
-
-
-class GramKMeans:
-    """k-means on few rows, by their Gram matrix; several starts share it."""
-
-    def __init__(self, data: DataArray, weight: FloatArray) -> None:
-        n, m = data.shape
-        self.data, self.weight = data, weight if len(weight) else np.ones(n)
-        self.gram, self.lengths = np.empty((n, n)), np.empty(n)
-        with single_products():
-            _, self.error = compiled.prepare_gram(
-                data, 0, n, self.gram, self.lengths, np.empty((n, m)), np.empty(m), 2.0**-53,
-                heaviest(self.weight),
-            )  # fmt: skip
-
-    def start(self, n_clusters: int, rng: np.random.Generator) -> IntArray:
-        """Rows chosen by k-means++."""
-        (first,), uniforms = first_draws(self.weight, n_clusters, rng)
-        chosen, noise = np.full(n_clusters, first), same_row(self.data.shape[1])
-        compiled.gram_plusplus(self.gram, self.lengths, self.weight, uniforms, noise, BETTER, chosen)
-        return chosen
-
-    def lloyd(self, chosen: IntArray, max_iter: int) -> FloatArray | None:
-        """Centroids (k, m) from the chosen rows; None where that must be found out in another way."""
-        n, m = self.data.shape
-        k = len(chosen)
-        centroids, room = np.empty((k, m)), compiled.new_room(k, m, n, with_gram=True)
-        done = max_iter > 0 and compiled.gram_lloyd(
-            self.data, self.weight, 0, self.gram, self.lengths, self.error, chosen, max_iter, centroids, room
-        )
-        return centroids if done else None
 
 
 class Fast:
@@ -157,9 +127,10 @@ class Fast:
     ) -> FloatArray:
         """Lloyd's steps until no label changes."""
         rows = Rows(X, np.array([0, len(X)]), sample_weight)
+        trail = _memo(rows).find_trail(rows, as_double(centroids), with_gram=False)
         before: IntArray | None = None
         for _ in range(max_iter):
-            labels, moved, counts = self._one_step(rows, centroids)
+            labels, moved, counts = self._one_step(rows, as_double(centroids), trail)
             if before is not None and np.array_equal(labels, before):
                 break
             before = labels
@@ -170,10 +141,11 @@ class Fast:
             centroids = moved
         return centroids
 
-    def _one_step(self, rows: Rows, centroids: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _one_step(
+        self, rows: Rows, received: FloatArray, trail: Trail | None
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Labels, means and counts of all rows, following the last step where that is possible."""
-        received, memo = as_double(centroids), _memo(rows)
-        trail = memo.find_trail(rows, received, with_gram=False)
+        memo = _memo(rows)
         if trail is not None:
             found = Work(rows, memo, np.array([0]), received, 1, 0.0, False, False, 1).follow(trail)
             return trail.arrays.labels.copy(), found.centroids(0), found.counts[0]
@@ -190,37 +162,78 @@ class Fast:
         max_iter: int = 300,
         sample_weight: FloatArray | None = None,
     ) -> FloatArray:
-        """k-means from `n_init` starts; on the Gram matrix where there are few rows."""
-        n, m = X.shape
-        if isinstance(X, SparseRows) and X.size <= SMALL:
-            X = X.dense()  # a block of rows, for which all there is for dense rows pays
-        few = n <= min(_GRAM_ROWS, _GRAM_ROWS_A_CENTROID * n_clusters * n_init)
-        gram = None
-        if m >= _GRAM_COLUMNS and few and not isinstance(X, SparseRows):
-            gram = GramKMeans(as_data(X), as_double(sample_weight))
+        """k-means from `n_init` starts."""
+        rows = Rows(X, np.array([0, len(X)]), sample_weight)
+        return self.kmeans_each(rows, np.array([0]), [n_clusters], [rng], n_init, max_iter)[0].centroids
 
-        def once() -> FloatArray:
-            if gram is None:
-                start = self._plusplus(X, n_clusters, rng, sample_weight)
-                return self.lloyd(X, start, max_iter, sample_weight)
-            chosen = gram.start(n_clusters, rng)
-            found = gram.lloyd(chosen, max_iter)
-            if found is not None:
-                return found
-            return self.lloyd(X, double_block(X, chosen), max_iter, sample_weight)
+    def kmeans_each(
+        self,
+        rows: Rows,
+        which: IntArray,
+        n_clusters: Sequence[int],
+        rngs: Sequence[np.random.Generator],
+        n_init: int = 1,
+        max_iter: int = 300,
+        n_threads: int = 1,
+    ) -> list[Clustered]:
+        """k-means on the rows of each client."""
+        weights = _memo(rows).weights
+        draws = [
+            Draws.of(weights[rows.part(client)], k, rng, n_init)
+            for client, k, rng in zip(which, n_clusters, rngs, strict=True)
+        ]
+        return self._cluster(rows, which, draws, max_iter, n_threads)
 
-        return best_of(n_init, once, lambda centroids: self.inertia(X, centroids, sample_weight))
+    def _cluster(
+        self, rows: Rows, which: IntArray, draws: list[Draws], max_iter: int, n_threads: int
+    ) -> list[Clustered]:
+        """k-means on the rows of each client; of those with few rows, on their Gram matrices in one call."""
+        few = np.flatnonzero(gram_kmeans.are_few(rows, which, draws))
+        size = max(1, _HELD // (max(draw.k for draw in draws) * rows.X.shape[1]))
+        results: dict[int, Clustered] = {}
+        chosen: dict[int, IntArray] = {}
+        for start in range(0, len(few), size):
+            some, memo = few[start : start + size], _memo(rows)
+            some_draws = [draws[place] for place in some]
+            found = gram_kmeans.cluster_each(
+                memo.data, memo.weights, rows, which[some], some_draws, max_iter, n_threads
+            )
+            for index, (place, draw) in enumerate(zip(some, some_draws, strict=True)):
+                chosen[place] = found.chosen[index, :, : draw.k]
+                if found.done[index]:
+                    results[place] = Clustered(
+                        found.centroids[index, : draw.k], found.counts[index, : draw.k]
+                    )
 
-    def _plusplus(
-        self, X: Table, n_clusters: int, rng: np.random.Generator, sample_weight: FloatArray | None
-    ) -> FloatArray:
+        def alone(place: int) -> Clustered:
+            X, weight = rows.shard(which[place])
+            if isinstance(X, SparseRows) and X.size <= SMALL:
+                # A block of rows, for which all there is for dense rows pays.
+                dense = Rows(X.dense(), np.array([0, len(X)]), weight)
+                return self._cluster(dense, np.array([0]), [draws[place]], max_iter, 1)[0]
+            starts = iter(chosen[place] if place in chosen else self._plusplus(X, draws[place], weight))
+            centroids = best_of(
+                len(draws[place].firsts),
+                lambda: self.lloyd(X, double_block(X, next(starts)), max_iter, weight),
+                lambda centroids: self.inertia(X, centroids, weight),
+            )
+            return Clustered(centroids)
+
+        others = [place for place in range(len(which)) if place not in results]
+        results |= dict(
+            zip(others, in_threads(alone, [(place,) for place in others], n_threads), strict=True)
+        )
+        return [results[place] for place in range(len(which))]
+
+    def _plusplus(self, X: Table, draws: Draws, sample_weight: FloatArray | None) -> Iterator[IntArray]:
+        """The rows from which each start begins, shape (k,)."""
         weight = np.ones(len(X)) if sample_weight is None else as_double(sample_weight)
-        (first,), uniforms = first_draws(weight, n_clusters, rng)
-        chosen = np.full(n_clusters, first)
-        closest, distances = np.empty(len(X)), np.empty((uniforms.shape[1], len(X)))
-        start_row = np.empty((1, X.shape[1]))
-        compiled.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_row)
-        return double_block(X, chosen)
+        for first, uniforms in zip(*draws, strict=True):
+            chosen = np.full(draws.k, first)
+            closest, distances = np.empty(len(X)), np.empty((uniforms.shape[1], len(X)))
+            start_rows = np.empty((uniforms.shape[1], X.shape[1]))
+            compiled.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_rows)
+            yield chosen
 
     def local_steps(
         self,
@@ -268,7 +281,7 @@ class Fast:
 
 def _memo(rows: Rows) -> Memo:
     if rows.memo is None:
-        rows.memo = Memo(as_data(rows.X), as_double(rows.sample_weight))
+        rows.memo = Memo(as_data(rows.X), as_double(rows.sample_weight), len(rows.X))
     memo: Memo = rows.memo
     return memo
 
@@ -290,12 +303,12 @@ class Work:
     sizes: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sizes = (self.rows.starts[1:] - self.rows.starts[:-1])[self.which]  # rows of each client
+        self.sizes = self.rows.sizes[self.which]
 
     def _in_threads(self, function: Any, places: IntArray) -> None:
         """Call a function with parts of the places that take about as long; little work in one thread."""
         sizes = self.sizes[places]
-        n_threads = self.n_threads if sizes.sum() * self.received.size > LARGE else 1
+        n_threads = self.n_threads if sizes.sum() * self.received.size > WORTH_THREADS else 1
         parts = split_evenly(sizes.tolist(), n_threads)
         in_threads(function, [(places[part],) for part in parts], n_threads)
 

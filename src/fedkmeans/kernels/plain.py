@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedkmeans import clustering, lloyd
-from fedkmeans.kernels.protocol import Rows
+from fedkmeans.kernels.protocol import Clustered, Rows
 from fedkmeans.records import LocalSummary
 from fedkmeans.sparse_rows import Table
 from fedkmeans.threads import in_threads
@@ -99,6 +100,24 @@ class Plain:
         """k-means from `n_init` starts."""
         return clustering.kmeans(X, n_clusters, rng, n_init, max_iter, sample_weight)
 
+    def kmeans_each(
+        self,
+        rows: Rows,
+        which: IntArray,
+        n_clusters: Sequence[int],
+        rngs: Sequence[np.random.Generator],
+        n_init: int = 1,
+        max_iter: int = 300,
+        n_threads: int = 1,
+    ) -> list[Clustered]:
+        """k-means on the rows of each client."""
+
+        def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
+            X, weight = rows.shard(client)
+            return Clustered(self.kmeans(X, k, rng, n_init, max_iter, weight))
+
+        return in_threads(work, list(zip(which, n_clusters, rngs, strict=True)), n_threads)
+
     def local_steps(
         self,
         rows: Rows,
@@ -114,10 +133,9 @@ class Plain:
         """Local steps of some clients."""
 
         def work(client: int) -> LocalSummary:
-            part = slice(rows.starts[client], rows.starts[client + 1])
-            weight = None if rows.sample_weight is None else rows.sample_weight[part]
+            X, weight = rows.shard(client)
             return lloyd.local_update(
-                rows.X[part],
+                X,
                 centroids,
                 max_local=max_local,
                 tol_local=tol_local,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +30,27 @@ class Rows:
     starts: IntArray
     sample_weight: FloatArray | None = None
     memo: Any = field(default=None, repr=False)
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many rows each client has, shape (N,)."""
+        return self.starts[1:] - self.starts[:-1]
+
+    def part(self, client: int) -> slice:
+        """Where the rows of a client are."""
+        return slice(int(self.starts[client]), int(self.starts[client + 1]))
+
+    def shard(self, client: int) -> tuple[Table, FloatArray | None]:
+        """Rows (n_i, m) and weights (n_i,) of a client, as views."""
+        part = self.part(client)
+        return self.X[part], None if self.sample_weight is None else self.sample_weight[part]
+
+
+class Clustered(NamedTuple):
+    """What k-means found: centroids (k, m), and counts (k,) if another step would change nothing."""
+
+    centroids: FloatArray
+    counts: FloatArray | None = None
 
 
 class Outcome(Protocol):
@@ -111,6 +133,19 @@ class Kernel(Protocol):
         sample_weight: FloatArray | None = None,
     ) -> FloatArray:
         """k-means from `n_init` k-means++ starts: the best centroids, shape (k, m)."""
+        ...
+
+    def kmeans_each(
+        self,
+        rows: Rows,
+        which: IntArray,
+        n_clusters: Sequence[int],
+        rngs: Sequence[np.random.Generator],
+        n_init: int = 1,
+        max_iter: int = 300,
+        n_threads: int = 1,
+    ) -> list[Clustered]:
+        """What `kmeans` finds on the rows of each of the clients `which`, all in one call."""
         ...
 
     def local_steps(

@@ -77,7 +77,7 @@ def _parts(data: Any, start: int, stop: int, k: int, m: int) -> list[tuple[int, 
         # Each part has sums of its own, which shall not take more than the rows do.
         n_parts = int(data.indptr[stop] - data.indptr[start]) // max(_LARGE_SPARSE, k * m)
     else:
-        n_parts = n * m // LARGE
+        n_parts = 4 * n * m // LARGE if n * m > LARGE else 1
     n_parts = min(N_PARTS, max(1, n_parts))
     edges = [start + n * part // n_parts for part in range(n_parts + 1)]
     return list(pairwise(edges))

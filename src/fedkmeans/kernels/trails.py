@@ -64,7 +64,7 @@ class Trail:
         self.settings: dict[tuple[int, float, bool], int] = {}
         self.with_gram = with_gram
         self.size = self.n_bytes(rows, k, with_gram)
-        self.largest = int(np.diff(rows.starts).max())
+        self.largest = int(rows.sizes.max())
         self.buffers: list[Any] = []  # of threads that have done their work, for the next
         n_steps, n_probes = (n, n_clients) if with_gram else (0, 0)
         self.arrays = compiled.TrailArrays(
@@ -160,7 +160,7 @@ class Grams:
     """The Gram matrices of all clients, one after the other; filled when they are first needed."""
 
     def __init__(self, rows: Rows) -> None:
-        sizes = np.diff(rows.starts) ** 2
+        sizes = rows.sizes**2
         n_clients = len(sizes)
         self.arrays = compiled.GramArrays(
             pool=np.empty(int(sizes.sum()), dtype=np.float32),
@@ -188,7 +188,7 @@ class Grams:
     @staticmethod
     def n_bytes(rows: Rows) -> int:
         """What the matrices take."""
-        return int(4 * (np.diff(rows.starts) ** 2).sum())
+        return int(4 * (rows.sizes**2).sum())
 
 
 @dataclass(slots=True)
@@ -200,6 +200,7 @@ class Memo:
 
     data: Any
     weight: FloatArray
+    n_rows: int
     grams: Grams | None = None
     singles: Singles | None = None
     trails: list[Trail] = field(default_factory=list)
@@ -210,7 +211,7 @@ class Memo:
     def weights(self) -> FloatArray:
         """A weight for each row."""
         if not len(self.weight) and not len(self.ones):
-            self.ones = np.ones(len(self.data))
+            self.ones = np.ones(self.n_rows)
         return self.weight if len(self.weight) else self.ones
 
     def may_follow(self, rows: Rows, k: int, with_gram: bool) -> bool:
@@ -267,6 +268,6 @@ def may_follow(rows: Rows, k: int, with_gram: bool) -> bool:
     if few or isinstance(rows.X, SparseRows):
         return False
     n_bytes = _n_bytes(rows, k, with_gram, with_gram)
-    largest = int(np.diff(rows.starts).max())
+    largest = int(rows.sizes.max())
     most_rows = min(FOLLOWED_ROWS, 2 * m) if with_gram else FOLLOWED_ROWS
     return largest <= most_rows and n_bytes <= allowed_bytes(rows)
