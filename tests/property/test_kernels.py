@@ -386,11 +386,12 @@ def lines_walked(n_walks):
 
 
 WALKED = {
-    "scan_clients", "scan", "add_rows", "add_long_rows", "settle", "nearest_by_definition", "nearest_by_product", "two_lowest", "decide",
-    "exact_square", "add_weighted_rows", "follow_labels", "relax", "tighten", "measure", "follow_step",
-    "renew_means", "follow_steps", "answer_stands", "gram_matrix", "gram_error", "sum_gram", "move_row",
-    "gram_steps", "first_movement_is_small", "two_lowest_means", "consider_received", "decide_by_means",
-    "place_of", "mean_of", "means_move", "movement_of", "inertia_of_clients",
+    "scan_clients", "scan", "add_rows", "add_long_rows", "settle", "nearest_by_definition",
+    "nearest_by_product", "two_lowest", "decide", "exact_square", "add_weighted_rows", "follow_labels",
+    "relax", "tighten", "measure", "follow_step", "renew_means", "follow_steps", "answer_stands",
+    "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",
+    "two_lowest_means", "consider_received", "decide_by_means", "place_of", "mean_of", "means_move",
+    "movement_of", "inertia_of_clients",
 }  # fmt: skip
 
 
