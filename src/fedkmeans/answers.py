@@ -92,8 +92,8 @@ def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict
             site.name: say(site, records.addressed(query, site.name), local)
             for site, local in _local_work(sites, update(query), inertia(query), n_threads)
         }
-    if isinstance(query, records.LocalClusters):
-        return {site.name: clusters for site, clusters in _clusters(sites, query, n_threads)}
+    if type(query) in _TOGETHER:
+        return {site.name: reply for site, reply in _TOGETHER[type(query)](sites, query, n_threads)}
     answer = _ANSWERS[type(query)]
     replies = in_threads(answer, [(site, query) for site in sites], n_threads)
     return {site.name: reply for site, reply in zip(sites, replies, strict=True)}
@@ -144,6 +144,19 @@ def _clusters(
         rngs = [site.generator(query.seed) for site in group]
         least = [site.policy.min_cluster_size for site in group]
         return local_clusters(shards.rows, which, query, rngs, least, shards.kernel, n_threads)
+
+    return _by_table(sites, work, n_threads)
+
+
+def _scores(
+    sites: Sequence[Site], query: records.Score, n_threads: int
+) -> list[tuple[Site, records.ScoreTotals]]:
+    """Scores of sites, neighbours together."""
+
+    def work(group: list[Site], which: IntArray, n_threads: int) -> list[records.ScoreTotals]:
+        shards = group[0].shards
+        inertia = shards.kernel.inertia_each(shards.rows, which, query.centroids, n_threads).tolist()
+        return [records.ScoreTotals.of(own, site.n_samples) for own, site in zip(inertia, group, strict=True)]
 
     return _by_table(sites, work, n_threads)
 
@@ -230,9 +243,11 @@ _LOCAL_WORK: dict[type, tuple[Callable[[Any], LocalUpdate], Callable[[Any], bool
 }
 
 
-def _score(site: Site, query: records.Score) -> records.ScoreTotals:
-    inertia = site.shards.kernel.inertia(site.X, query.centroids, site.sample_weight)
-    return records.ScoreTotals.of(inertia, site.n_samples)
+# Other queries that sites of one table answer together.
+_TOGETHER: dict[type, Callable[[Sequence[Site], Any, int], list[tuple[Site, Any]]]] = {
+    records.LocalClusters: _clusters,
+    records.Score: _scores,
+}
 
 
 def _describe(site: Site, query: records.Describe) -> records.Description:
@@ -287,7 +302,6 @@ def _draw(site: Site, query: records.DrawPoint) -> records.Candidate:
 
 
 _ANSWERS: dict[type, Callable[[Site, Any], Reply]] = {
-    records.Score: _score,
     records.Describe: _describe,
     records.FindBox: _find_box,
     records.DrawPoint: _draw,

@@ -215,6 +215,10 @@ def walk(rng, rows, scale, offset, n_calls=8, relocate=False):
 def hold_against_plain(rng, rows, scale, offset, **options):
     for which, centroids, setting in walk(rng, rows, scale, offset, **options):
         inertia, n_threads = bool(rng.random() < 0.3), int(rng.integers(1, 3))
+        if rng.random() < 0.3:  # scores follow, too, and must not disturb what is remembered
+            near = centroids + rng.choice([0.0, 1e-3]) * scale * rng.normal(size=centroids.shape)
+            scores = [kernel.inertia_each(rows, which, near, n_threads) for kernel in (PLAIN, FAST)]
+            np.testing.assert_allclose(*scores, rtol=1e-9)
         expected = ask(rows, centroids, setting, which, PLAIN, inertia)
         found = ask(rows, centroids, setting, which, FAST, inertia, n_threads)
         assert_same(found, expected, len(which))
@@ -380,13 +384,14 @@ def lines_walked(n_walks):
                 try:
                     ask(rows, centroids, setting, which, inertia=True)
                     FAST.assign(rows.X, centroids)
+                    FAST.inertia_each(rows, which, centroids + 0.1 * rng.normal(size=centroids.shape))
                 finally:
                     sys.settrace(None)
     return {code.co_name: sorted(lines) for code, lines in codes.items() if code in entered}
 
 
 WALKED = {
-    "scan_clients", "scan", "add_rows", "add_long_rows", "settle", "nearest_by_definition",
+    "score_clients", "scan_clients", "scan", "add_rows", "add_long_rows", "settle", "nearest_by_definition",
     "nearest_by_product", "two_lowest", "decide", "exact_square", "add_weighted_rows", "follow_labels",
     "relax", "tighten", "measure", "follow_step", "renew_means", "follow_steps", "answer_stands",
     "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",

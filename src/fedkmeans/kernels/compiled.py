@@ -1286,7 +1286,7 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
     `latest` is the number of the station before this one. The labels of the last time go to trail.before.
     """
     k, m = received.shape
-    factor = scratch.shift.dtype.type(focus(received, scratch.scaled, scratch.squares, scratch.shift))
+    focused, factor = False, scratch.shift.dtype.type(1.0)
     nearest, moved, n_stations, moved_since = room.nearest, room.moved, len(trail.stations), -1
     sure = 1 + (m + 16) * 4 * _DOUBLE
     scaled, lengths, trusted = room.scaled, room.factors, True
@@ -1330,6 +1330,11 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
                         renew = True
                         break
         if renew:
+            if not focused:
+                factor = scratch.shift.dtype.type(
+                    focus(received, scratch.scaled, scratch.squares, scratch.shift)
+                )
+                focused = True
             measure(X, start, stop, received, factor, scratch, lower, upper, labels)
 
 
@@ -1432,6 +1437,19 @@ def follow_steps(
             room.dirty,
         )  # fmt: skip
         trail.known[i] = setting
+
+
+@entry()
+def score_clients(X, weight, starts, which, received, trail, scores):
+    """Squared distances to the received centroids in all, for several clients, after `follow_labels`."""
+    for a in range(len(which)):
+        i = which[a]
+        start, stop = starts[i], starts[i + 1]
+        scores[a] = 0.0
+        for p in range(start, stop):
+            scores[a] += weight[p] * quick_square(X, p, received, np.int64(trail.labels[p]))
+        if count_changes(trail, start, stop):
+            trail.known[i], trail.n_moves[i] = 0, -1  # the last answer was to other labels
 
 
 @entry()

@@ -122,6 +122,23 @@ class Fast:
         found = scan_rows(as_data(X), weight, 0, len(X), as_double(centroids), n_threads, inertia=True)
         return float(found[2].sum())
 
+    def inertia_each(
+        self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
+    ) -> FloatArray:
+        """The same for the rows of each client, following the last round where there was one."""
+        received, memo = as_double(centroids), _memo(rows)
+        trail = memo.nearest_trail(received)
+        if trail is not None:
+            with memo.following(trail):
+                return Work(rows, memo, which, received, 1, 0.0, False, True, n_threads).score(trail)
+        inner, outer = (n_threads, 1) if len(which) < n_threads else (1, n_threads)
+
+        def work(client: int) -> float:
+            X, weight = rows.shard(client)
+            return self.inertia(X, received, weight, inner)
+
+        return np.array(in_threads(work, [(int(client),) for client in which], outer))
+
     def lloyd(
         self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:
@@ -266,11 +283,8 @@ class Fast:
         trail = work.memo.find_trail(rows, work.received, with_gram=max_local > 1)
         if trail is None:
             return work.scan()
-        try:
+        with work.memo.following(trail):
             return work.follow(trail)
-        except BaseException:  # also when interrupted from the keyboard: what is half done must not be used
-            work.memo.trails.remove(trail)
-            raise
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """All where answers are remembered, else as many as 32 MB of local centroids."""
@@ -312,6 +326,34 @@ class Work:
         parts = split_evenly(sizes.tolist(), n_threads)
         in_threads(function, [(places[part],) for part in parts], n_threads)
 
+    def _follow_labels(self, which: IntArray, trail: Trail, scratch: Any, room: Any) -> None:
+        """First labels of some clients."""
+        memo = self.memo
+        assert memo.singles is not None
+        compiled.follow_labels(
+            memo.data, self.rows.starts, which, self.received, trail.latest, memo.singles.arrays,
+            trail.arrays, scratch, room,
+        )  # fmt: skip
+
+    def score(self, trail: Trail) -> FloatArray:
+        """Sum of squared distances to the received centroids, for each client."""
+        memo, scores = self.memo, np.empty(len(self.which))
+
+        def work(part: IntArray) -> None:
+            scratch, room = trail.take_buffers(memo.data.dtype)
+            which = self.which[part]
+            self._follow_labels(which, trail, scratch, room)
+            found = np.empty(len(part))
+            compiled.score_clients(
+                memo.data, memo.weights, self.rows.starts, which, self.received, trail.arrays, found
+            )
+            scores[part] = found
+            trail.buffers.append((scratch, room))
+
+        self._in_threads(work, np.arange(len(self.which)))
+        trail.arrive(self.which, self.received)
+        return scores
+
     def follow(self, trail: Trail) -> Found:
         """With what is remembered of the last time."""
         memo, rows = self.memo, self.rows
@@ -320,17 +362,13 @@ class Work:
         grams = memo.grams
         if memo.singles is None:
             memo.singles = Singles(memo.data, len(rows.starts) - 1, self.received)
-        single = memo.singles.arrays
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
         weights = memo.weights
 
         def work(part: IntArray) -> None:
             scratch, room = trail.take_buffers(memo.data.dtype)
             which = self.which[part]
-            compiled.follow_labels(
-                memo.data, rows.starts, which, self.received, trail.latest, single, trail.arrays, scratch,
-                room,
-            )  # fmt: skip
+            self._follow_labels(which, trail, scratch, room)
             if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
             else:

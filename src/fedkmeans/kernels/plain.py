@@ -82,6 +82,17 @@ class Plain:
         labels = lloyd.assign(X, centroids)
         return float(lloyd.inertia_per_cluster(X, centroids, labels, sample_weight).sum())
 
+    def inertia_each(
+        self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
+    ) -> FloatArray:
+        """The same for the rows of each client."""
+
+        def work(client: int) -> float:
+            X, weight = rows.shard(client)
+            return self.inertia(X, centroids, weight)
+
+        return np.array(in_threads(work, [(int(client),) for client in which], n_threads))
+
     def lloyd(
         self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:

@@ -117,6 +117,12 @@ class Kernel(Protocol):
         """Sum of squared distances of all rows to their nearest centroid."""
         ...
 
+    def inertia_each(
+        self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
+    ) -> FloatArray:
+        """What `inertia` returns for the rows of each of the clients `which`, shape (A,)."""
+        ...
+
     def lloyd(
         self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:

@@ -6,6 +6,8 @@ to the rows and serve all trails. What is remembered changes how long an answer 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,23 +223,37 @@ class Memo:
             self.followed[key] = may_follow(rows, k, with_gram)
         return self.followed[key]
 
+    def nearest_trail(self, centroids: FloatArray, with_gram: bool | None = None) -> Trail | None:
+        """The trail that ends nearest to these centroids; None if none does that is of that kind."""
+        near = [
+            trail
+            for trail in self.trails
+            if len(trail.ledger.counts[0]) == len(centroids) and with_gram in (None, trail.with_gram)
+        ]
+        if not near:
+            return None
+        distance, place = min((trail.distance(centroids), place) for place, trail in enumerate(near))
+        return near[place] if distance <= near[place].near else None
+
+    @contextmanager
+    def following(self, trail: Trail) -> Iterator[None]:
+        """Forget the trail if anything goes wrong: what is half done must not be used."""
+        try:
+            yield
+        except BaseException:  # also when interrupted from the keyboard
+            self.trails.remove(trail)
+            raise
+
     def find_trail(self, rows: Rows, centroids: FloatArray, with_gram: bool) -> Trail | None:
         """The trail that ends nearest to these centroids, or a new one; None if it takes too much memory."""
         k = len(centroids)
         if not self.may_follow(rows, k, with_gram):
             return None
-        near = [
-            trail
-            for trail in self.trails
-            if len(trail.ledger.counts[0]) == k and trail.with_gram == with_gram
-        ]
-        if near:
-            distance, place = min((trail.distance(centroids), place) for place, trail in enumerate(near))
-            trail = near[place]
-            if distance <= trail.near:
-                self.trails.remove(trail)
-                self.trails.append(trail)  # the one used longest ago comes first
-                return trail
+        trail = self.nearest_trail(centroids, with_gram)
+        if trail is not None:
+            self.trails.remove(trail)
+            self.trails.append(trail)  # the one used longest ago comes first
+            return trail
         grams = with_gram or self.grams is not None
         left = allowed_bytes(rows) - _n_bytes(rows, k, with_gram, grams)
         while self.trails and (
