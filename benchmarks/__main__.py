@@ -7,10 +7,18 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import growth, kfed, peak, report, runs, sparse, step
+from benchmarks import compilation, growth, kfed, peak, report, runs, sparse, step
 from benchmarks.timing import Settings, machine
 
-SECTIONS = {"runs": runs, "step": step, "kfed": kfed, "growth": growth, "peak": peak, "sparse": sparse}
+SECTIONS = {
+    "runs": runs,
+    "step": step,
+    "kfed": kfed,
+    "growth": growth,
+    "peak": peak,
+    "sparse": sparse,
+    "compilation": compilation,
+}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
