@@ -33,7 +33,7 @@ def run(line, cwd):
     return done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/compare.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/compare.md", "docs/how-to/kernels.md"])
 def test_python_snippets_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for code in blocks(page, "python"):
