@@ -228,11 +228,10 @@ def load_rows(X, start, n, shift, factor, rows, lengths):
 
 
 @inner()
-def multiply(X, start, n, k, factor, scratch):
-    """Products of the k shifted and scaled centroids with the rows from `start` on, shape (k, n)."""
-    scaled, m = scratch.scaled[:k], X.shape[1]
-    rows, values = scratch.rows[: n * m].reshape(n, m), scratch.values[: n * k].reshape(k, n)
-    load_rows(X, start, n, scratch.shift, factor, rows, scratch.lengths)
+def multiply(rows, scaled, scratch):
+    """Products of the k shifted and scaled centroids with n such rows, shape (k, n)."""
+    (n, m), k = rows.shape, len(scaled)
+    values = scratch.values[: n * k].reshape(k, n)
     if m < _MANY_COLUMNS:
         np.dot(scaled, rows.T, values)
     else:
@@ -264,20 +263,24 @@ def two_lowest(values, squares, best, second, label):
 
 
 @inner()
-def rounding(m, length):
-    """Bound on the error of a value ‖c‖² - 2xc in single precision, for ‖c‖ <= 1 and this ‖x‖."""
-    return 2 * (m + 8) * _SINGLE * (length + 1)
+def rounding(m, length, longest):
+    """Bound on the error of a value ‖c‖² - 2xc in single precision, for this ‖x‖ and ‖c‖ <= `longest`."""
+    return 2 * (m + 8) * _SINGLE * longest * (length + longest)
 
 
 @inner()
-def nearest_by_product(X, start, n, centroids, factor, scratch):
-    """Nearest centroid of the rows from `start` on, by matrix product; exact where it is close."""
-    lengths, best, second, label = scratch.lengths, scratch.best, scratch.second, scratch.label
-    k, m = centroids.shape
-    values = multiply(X, start, n, k, factor, scratch)
+def nearest_by_product(X, start, centroids, rows, lengths, scaled, longest, scratch):
+    """Nearest centroid of the rows from `start` on, by matrix product; exact where it is close.
+
+    `rows`, their squared `lengths`, and `scaled` are those rows and the centroids, shifted and scaled, in
+    single precision; no such centroid is longer than `longest`.
+    """
+    best, second, label = scratch.best, scratch.second, scratch.label
+    n, m = rows.shape
+    values = multiply(rows, scaled, scratch)
     two_lowest(values, scratch.squares, best, second, label)
     for q in range(n):
-        margin = 2 * rounding(m, np.sqrt(lengths[q]))
+        margin = 2 * rounding(m, np.sqrt(np.float64(lengths[q])), longest)
         # Written so that what is not finite counts as close.
         if not second[q] - best[q] > margin:
             limit = best[q] + margin if lengths[q] < 1e30 else np.inf
@@ -381,7 +384,7 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
     Each output is filled only if it has room: pass an array of length zero to leave it out.
     `weight` of length zero means ones.
     """
-    size, label = scratch.size, scratch.label
+    size, label, (k, m) = scratch.size, scratch.label, centroids.shape
     few = len(scratch.columns) > 0
     factor = scratch.shift.dtype.type(
         1.0 if few else focus(centroids, scratch.scaled, scratch.squares, scratch.shift)
@@ -391,7 +394,9 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
         if few:
             nearest_by_definition(X, block, n, centroids, scratch)
         else:
-            nearest_by_product(X, block, n, centroids, factor, scratch)
+            rows = scratch.rows[: n * m].reshape(n, m)
+            load_rows(X, block, n, scratch.shift, factor, rows, scratch.lengths)
+            nearest_by_product(X, block, centroids, rows, scratch.lengths, scratch.scaled[:k], 1.0, scratch)
         if len(labels):
             for q in range(n):
                 labels[block + q] = label[q]
@@ -584,8 +589,8 @@ class SingleArrays(NamedTuple):
 
 
 @inner()
-def shift_centroids(centroids, single, scaled, lengths):
-    """Centroids shifted and scaled like the rows, and their lengths."""
+def shift_centroids(centroids, single, scaled, lengths, squares):
+    """Centroids shifted and scaled like the rows, their lengths, and these squared in single precision."""
     k, m = centroids.shape
     for j in range(k):
         total = 0.0
@@ -593,7 +598,7 @@ def shift_centroids(centroids, single, scaled, lengths):
             number = (centroids[j, f] - np.float64(single.shift[f])) * np.float64(single.factor)
             scaled[j, f] = number
             total += number * number
-        lengths[j] = np.sqrt(total)
+        lengths[j], squares[j] = np.sqrt(total), total
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -696,19 +701,20 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
 
 
 @inner()
-def measure(X, start, stop, centroids, factor, scratch, lower, upper, labels):
+def measure(X, start, stop, centroids, single, scaled, longest, scratch, lower, upper, labels):
     """Labels and bounds of a client's rows from scratch, by matrix product."""
-    size, lengths, label, errors = scratch.size, scratch.lengths, scratch.label, scratch.square
+    size, label, errors = scratch.size, scratch.label, scratch.square
     k, m = centroids.shape
-    back = 1.0 / np.float64(factor)
+    back = 1.0 / np.float64(single.factor)
     for block in range(start, stop, size):
         n, first = min(size, stop - block), block - start
-        values = nearest_by_product(X, block, n, centroids, factor, scratch)
+        rows, lengths = single.rows[block : block + n], single.lengths[block : block + n]
+        values = nearest_by_product(X, block, centroids, rows, lengths, scaled, longest, scratch)
         for q in range(n):
             length = np.float64(lengths[q])
             # Of the value, and of the squared length that is added to it; where anything is not
             # finite, the bounds say nothing.
-            errors[q] = 2 * rounding(m, np.sqrt(length)) + 2 * (m + 8) * _SINGLE * length
+            errors[q] = 2 * rounding(m, np.sqrt(length), longest) + 2 * (m + 8) * _SINGLE * length
             distance = np.sqrt(np.float64(values[label[q], q]) + length + errors[q]) * back
             upper[first + q] = distance if distance < 1e300 else np.inf
             if not length < 1e30:
@@ -1286,13 +1292,12 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
     `latest` is the number of the station before this one. The labels of the last time go to trail.before.
     """
     k, m = received.shape
-    focused, factor = False, scratch.shift.dtype.type(1.0)
     nearest, moved, n_stations, moved_since = room.nearest, room.moved, len(trail.stations), -1
     sure = 1 + (m + 16) * 4 * _DOUBLE
-    scaled, lengths, trusted = room.scaled, room.factors, True
-    shift_centroids(received, single, scaled, lengths)
+    scaled, lengths, longest = room.scaled, room.factors, 1.0
+    shift_centroids(received, single, scaled, lengths, scratch.squares)
     for j in range(k):
-        trusted = trusted and lengths[j] < 1e15  # squares must not overflow
+        longest = max(longest, lengths[j])
     for a in range(len(which)):
         station = trail.seen[which[a]]
         start, stop = starts[which[a]], starts[which[a] + 1]
@@ -1301,22 +1306,22 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
         lower = trail.lower[start * k : stop * k].reshape(k, n)
         copy(labels, trail.before[start:stop])
         renew = station < 0 or station <= latest - n_stations
+        if not single.filled[which[a]]:
+            load_rows(
+                X, start, n, single.shift, single.factor, single.rows[start:stop],
+                single.lengths[start:stop],
+            )  # fmt: skip
+            single.filled[which[a]] = True
         if not renew:
             if station != moved_since:
                 movements(trail.stations[station % n_stations], received, moved)
                 moved_since = station
             relax(lower, upper, labels, moved, nearest)
-            if not single.filled[which[a]]:
-                load_rows(
-                    X, start, n, single.shift, single.factor, single.rows[start:stop],
-                    single.lengths[start:stop],
-                )  # fmt: skip
-                single.filled[which[a]] = True
             n_computed = 0
             for p in range(n):
                 if not upper[p] * sure < nearest[p]:
                     settled = False
-                    if trusted:
+                    if longest < 1e15:  # squares must not overflow
                         settled, n_more = settle(
                             single, start, p, scaled, lengths, nearest, lower, upper, labels
                         )  # fmt: skip
@@ -1330,12 +1335,9 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
                         renew = True
                         break
         if renew:
-            if not focused:
-                factor = scratch.shift.dtype.type(
-                    focus(received, scratch.scaled, scratch.squares, scratch.shift)
-                )
-                focused = True
-            measure(X, start, stop, received, factor, scratch, lower, upper, labels)
+            measure(
+                X, start, stop, received, single, scaled, longest, scratch, lower, upper, labels
+            )  # fmt: skip
 
 
 @inner()
@@ -1516,19 +1518,23 @@ def _choose_squares_to_starts(X, p, start_rows, lengths, squares):
 
 @inner(fastmath=_ANY_ORDER)
 def squares_to_dense_starts(X, p, start_rows, lengths, squares):
-    """The same for dense rows, two at a time: the row's numbers are then read half as often."""
+    """The same for dense rows, four at a time: the row's numbers are then read less often."""
     t = 0
-    while t + 2 <= len(start_rows):
-        s0, s1 = 0.0, 0.0
+    while t + 4 <= len(start_rows):
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
         for f in range(X.shape[1]):
             number = np.float64(X[p, f])
             d0, d1 = number - start_rows[t, f], number - start_rows[t + 1, f]
+            d2, d3 = number - start_rows[t + 2, f], number - start_rows[t + 3, f]
             s0 += d0 * d0
             s1 += d1 * d1
-        squares[t], squares[t + 1] = s0, s1
-        t += 2
-    if t < len(start_rows):
+            s2 += d2 * d2
+            s3 += d3 * d3
+        squares[t], squares[t + 1], squares[t + 2], squares[t + 3] = s0, s1, s2, s3
+        t += 4
+    while t < len(start_rows):
         squares[t] = quick_square(X, p, start_rows, t)
+        t += 1
 
 
 @entry()
