@@ -277,6 +277,31 @@ def test_rows_beyond_the_gram_matrix_are_followed_for_one_step(seed, kind, weigh
     hold_against_plain(rng, *table, n_calls=5)
 
 
+@given(
+    seeds,
+    st.sampled_from([np.float64, np.float32]),
+    st.lists(st.floats(-1, 1), min_size=2, max_size=6),
+    st.floats(-1, 1),
+    st.booleans(),
+)
+@settings(max_examples=300)
+def test_centroids_may_be_at_one_spot_near_and_immensely_far_in_turn(seed, dtype, scales, size, with_gram):
+    """What is kept in single precision suits the first centroids, and must be renewed for others."""
+    rng = np.random.default_rng(seed)
+    largest = 30 if dtype == np.float32 else 140
+    X = (10.0 ** (largest * size) * rng.normal(size=(60, 20))).astype(dtype)
+    rows = Rows(X, np.array([0, 20, 60]))
+    k = int(rng.integers(2, 5))
+    setting = Setting(3 if with_gram else 1, 0.0, "keep")
+    for scale in (None, *scales, 0.0):
+        centroids = np.repeat(X[:1].astype(float), k, axis=0)
+        if scale is not None:
+            far = 10.0 ** (largest * scale) * rng.normal(size=(k, 20))
+            centroids = np.where(rng.random((k, 1)) < 0.5, far, X[rng.choice(60, size=k)].astype(float))
+        expected, found = (ask(rows, centroids, setting, kernel=kernel) for kernel in (PLAIN, FAST))
+        assert_same(found, expected, 2)
+
+
 def many_rows(rng, kind, dtype, place):
     n, m, k = int(rng.integers(40, 300)), int(rng.choice([1, 3, 17, 40])), int(rng.choice([1, 2, 5, 40]))
     scale, offset = place

@@ -269,16 +269,17 @@ def rounding(m, length, longest):
 
 
 @inner()
-def nearest_by_product(X, start, centroids, rows, lengths, scaled, longest, scratch):
+def nearest_by_product(X, start, centroids, rows, lengths, scaled, squares, longest, scratch):
     """Nearest centroid of the rows from `start` on, by matrix product; exact where it is close.
 
-    `rows`, their squared `lengths`, and `scaled` are those rows and the centroids, shifted and scaled, in
-    single precision; no such centroid is longer than `longest`.
+    `rows` and `scaled` are those rows and the centroids, shifted and scaled, in single precision,
+    `lengths` and `squares` their squared lengths. No such centroid is longer than `longest`, which must
+    be a moderate number: what overflows are then products of rows that are marked by their length.
     """
     best, second, label = scratch.best, scratch.second, scratch.label
     n, m = rows.shape
     values = multiply(rows, scaled, scratch)
-    two_lowest(values, scratch.squares, best, second, label)
+    two_lowest(values, squares, best, second, label)
     for q in range(n):
         margin = 2 * rounding(m, np.sqrt(np.float64(lengths[q])), longest)
         # Written so that what is not finite counts as close.
@@ -396,7 +397,9 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
         else:
             rows = scratch.rows[: n * m].reshape(n, m)
             load_rows(X, block, n, scratch.shift, factor, rows, scratch.lengths)
-            nearest_by_product(X, block, centroids, rows, scratch.lengths, scratch.scaled[:k], 1.0, scratch)
+            nearest_by_product(
+                X, block, centroids, rows, scratch.lengths, scratch.scaled[:k], scratch.squares, 1.0, scratch
+            )  # fmt: skip
         if len(labels):
             for q in range(n):
                 labels[block + q] = label[q]
@@ -588,17 +591,32 @@ class SingleArrays(NamedTuple):
     filled: Any
 
 
-@inner()
-def shift_centroids(centroids, single, scaled, lengths, squares):
-    """Centroids shifted and scaled like the rows, their lengths, and these squared in single precision."""
+class ScaledCentroids(NamedTuple):
+    """Centroids shifted and scaled like the rows of a `SingleArrays`.
+
+    Attributes
+    ----------
+    scaled, squares : ndarray of shape (k, m) and (k,), single precision
+        The centroids and their squared lengths.
+    lengths : ndarray of shape (k,)
+    """
+
+    scaled: Any
+    squares: Any
+    lengths: Any
+
+
+@entry()
+def shift_centroids(centroids, shift, factor, result):
+    """Fill a `ScaledCentroids`."""
     k, m = centroids.shape
     for j in range(k):
         total = 0.0
         for f in range(m):
-            number = (centroids[j, f] - np.float64(single.shift[f])) * np.float64(single.factor)
-            scaled[j, f] = number
+            number = (centroids[j, f] - np.float64(shift[f])) * np.float64(factor)
+            result.scaled[j, f] = number
             total += number * number
-        lengths[j], squares[j] = np.sqrt(total), total
+        result.lengths[j], result.squares[j] = np.sqrt(total), total
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -612,7 +630,7 @@ def single_distance(rows, p, centroids, j):
 
 
 @inner()
-def settle(single, start, p, scaled, lengths, nearest, lower, upper, labels):
+def settle(single, start, p, near, nearest, lower, upper, labels):
     """Find the nearest centroid of row start + p in single precision, where that can be trusted.
 
     Shifted rows and centroids are rounded once, by 2⁻²⁴ of their lengths (and reckoned with twice
@@ -625,6 +643,7 @@ def settle(single, start, p, scaled, lengths, nearest, lower, upper, labels):
     n_computed : int
         Distances it took.
     """
+    scaled, lengths = near.scaled, near.lengths
     k, m = scaled.shape
     reach = 2 * np.sqrt(np.float64(single.lengths[start + p]))
     if not reach < 1e15:  # squares must not overflow
@@ -701,15 +720,19 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
 
 
 @inner()
-def measure(X, start, stop, centroids, single, scaled, longest, scratch, lower, upper, labels):
+def measure(X, start, stop, centroids, single, near, scratch, lower, upper, labels):
     """Labels and bounds of a client's rows from scratch, by matrix product."""
     size, label, errors = scratch.size, scratch.label, scratch.square
     k, m = centroids.shape
-    back = 1.0 / np.float64(single.factor)
+    back, longest = 1.0 / np.float64(single.factor), 1.0
+    for j in range(k):
+        longest = max(longest, near.lengths[j])
     for block in range(start, stop, size):
         n, first = min(size, stop - block), block - start
         rows, lengths = single.rows[block : block + n], single.lengths[block : block + n]
-        values = nearest_by_product(X, block, centroids, rows, lengths, scaled, longest, scratch)
+        values = nearest_by_product(
+            X, block, centroids, rows, lengths, near.scaled, near.squares, longest, scratch
+        )  # fmt: skip
         for q in range(n):
             length = np.float64(lengths[q])
             # Of the value, and of the squared length that is added to it; where anything is not
@@ -886,8 +909,6 @@ class Room(NamedTuple):
     means : ndarray of shape (k, m)
     status, dirty : ndarray of shape (k,)
     vector : ndarray of shape (m,)
-    scaled : ndarray of shape (k, m), single precision
-        Centroids, shifted and scaled.
     moved : ndarray of shape (k,)
         How far centroids have moved.
     """
@@ -909,7 +930,6 @@ class Room(NamedTuple):
     status: Any
     dirty: Any
     vector: Any
-    scaled: Any
     moved: Any
 
 
@@ -934,7 +954,6 @@ def new_room(k, m, n, with_gram=False):
         status=np.empty(k, np.int8),
         dirty=np.empty(k, np.bool_),
         vector=np.empty(m),
-        scaled=np.empty((k, m), np.float32),
         moved=np.empty(k),
     )
 
@@ -1286,18 +1305,15 @@ def answer_stands(n, received, status, lower, reach, drop, tol_local, probe_clus
 
 
 @entry()
-def follow_labels(X, starts, which, received, latest, single, trail, scratch, room):
+def follow_labels(X, starts, which, received, latest, single, near, trail, scratch, room):
     """First labels of several clients, from the bounds of the last time.
 
-    `latest` is the number of the station before this one. The labels of the last time go to trail.before.
+    `near` are the received centroids as `single` needs them. `latest` is the number of the station
+    before this one. The labels of the last time go to trail.before.
     """
     k, m = received.shape
     nearest, moved, n_stations, moved_since = room.nearest, room.moved, len(trail.stations), -1
     sure = 1 + (m + 16) * 4 * _DOUBLE
-    scaled, lengths, longest = room.scaled, room.factors, 1.0
-    shift_centroids(received, single, scaled, lengths, scratch.squares)
-    for j in range(k):
-        longest = max(longest, lengths[j])
     for a in range(len(which)):
         station = trail.seen[which[a]]
         start, stop = starts[which[a]], starts[which[a] + 1]
@@ -1320,12 +1336,8 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
             n_computed = 0
             for p in range(n):
                 if not upper[p] * sure < nearest[p]:
-                    settled = False
-                    if longest < 1e15:  # squares must not overflow
-                        settled, n_more = settle(
-                            single, start, p, scaled, lengths, nearest, lower, upper, labels
-                        )  # fmt: skip
-                        n_computed += n_more
+                    settled, n_more = settle(single, start, p, near, nearest, lower, upper, labels)
+                    n_computed += n_more
                     if not settled:
                         n_computed += tighten(
                             X, start, p, received, nearest, lower, upper, labels, room.squares
@@ -1335,9 +1347,7 @@ def follow_labels(X, starts, which, received, latest, single, trail, scratch, ro
                         renew = True
                         break
         if renew:
-            measure(
-                X, start, stop, received, single, scaled, longest, scratch, lower, upper, labels
-            )  # fmt: skip
+            measure(X, start, stop, received, single, near, scratch, lower, upper, labels)
 
 
 @inner()

@@ -13,7 +13,7 @@ Sparse rows are always scanned: their products are cheap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -326,23 +326,30 @@ class Work:
         parts = split_evenly(sizes.tolist(), n_threads)
         in_threads(function, [(places[part],) for part in parts], n_threads)
 
-    def _follow_labels(self, which: IntArray, trail: Trail, scratch: Any, room: Any) -> None:
-        """First labels of some clients."""
+    def _label_follower(self, trail: Trail) -> Callable[[IntArray, Any, Any], None]:
+        """A function that finds first labels of some clients, in any thread."""
         memo = self.memo
-        assert memo.singles is not None
-        compiled.follow_labels(
-            memo.data, self.rows.starts, which, self.received, trail.latest, memo.singles.arrays,
-            trail.arrays, scratch, room,
-        )  # fmt: skip
+        if memo.singles is None:
+            memo.singles = Singles(memo.data, len(self.rows.starts) - 1)
+        near = memo.singles.scale(self.received)
+        single = memo.singles.arrays
+
+        def follow(which: IntArray, scratch: Any, room: Any) -> None:
+            compiled.follow_labels(
+                memo.data, self.rows.starts, which, self.received, trail.latest, single, near,
+                trail.arrays, scratch, room,
+            )  # fmt: skip
+
+        return follow
 
     def score(self, trail: Trail) -> FloatArray:
         """Sum of squared distances to the received centroids, for each client."""
-        memo, scores = self.memo, np.empty(len(self.which))
+        memo, scores, follow = self.memo, np.empty(len(self.which)), self._label_follower(trail)
 
         def work(part: IntArray) -> None:
             scratch, room = trail.take_buffers(memo.data.dtype)
             which = self.which[part]
-            self._follow_labels(which, trail, scratch, room)
+            follow(which, scratch, room)
             found = np.empty(len(part))
             compiled.score_clients(
                 memo.data, memo.weights, self.rows.starts, which, self.received, trail.arrays, found
@@ -360,15 +367,14 @@ class Work:
         if trail.with_gram and memo.grams is None:
             memo.grams = Grams(rows)
         grams = memo.grams
-        if memo.singles is None:
-            memo.singles = Singles(memo.data, len(rows.starts) - 1, self.received)
+        follow = self._label_follower(trail)
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
         weights = memo.weights
 
         def work(part: IntArray) -> None:
             scratch, room = trail.take_buffers(memo.data.dtype)
             which = self.which[part]
-            self._follow_labels(which, trail, scratch, room)
+            follow(which, scratch, room)
             if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
             else:

@@ -26,6 +26,10 @@ FOLLOWED_COLUMNS = 17
 LEAST_MEMORY = 2**27
 # Rounding error of single precision, in which Gram matrices are kept.
 SINGLE = 2.0**-24
+# Scaled centroids must not be longer than this, or single precision could overflow.
+_LONGEST = 1e3
+# Powers of two that a factor may be, so that it is a normal number of its kind and one over it is, too.
+_POWERS = {np.float32: (-126, 120), np.float64: (-1000, 1000)}
 # Trails that are kept: runs and restarts that take turns on the same rows.
 _MOST_TRAILS = 16
 # Earlier centroids that a trail keeps, for clients that were not asked since: so many, of so many numbers.
@@ -138,19 +142,43 @@ def heaviest(weights: FloatArray) -> float:
 
 
 class Singles:
-    """A copy of all rows in single precision; filled where it is first needed."""
+    """A copy of all rows in single precision; filled where it is first needed.
 
-    def __init__(self, data: Any, n_clients: int, centroids: FloatArray) -> None:
-        kind = np.float32 if data.dtype == np.float32 else np.float64
-        shift = centroids.mean(axis=0).astype(kind)
-        longest = float(np.linalg.norm(centroids - shift, axis=1).max())
+    Everything is shifted to the middle of the first centroids and scaled by a power of two so that the
+    longest of them is about one long. Where later ones are far longer, it is done anew for them.
+    """
+
+    def __init__(self, data: Any, n_clients: int) -> None:
+        self.kind = np.float32 if data.dtype == np.float32 else np.float64
         self.arrays = compiled.SingleArrays(
             rows=np.empty(data.shape, dtype=np.float32),
             lengths=np.empty(len(data), dtype=np.float32),
-            shift=shift,
-            factor=kind(2.0 ** -np.ceil(np.log2(longest)) if longest > 0 else 1.0),
+            shift=np.zeros(data.shape[1], dtype=self.kind),
+            factor=self.kind(0.0),
             filled=np.zeros(n_clients, dtype=np.bool_),
         )
+
+    def scale(self, centroids: FloatArray) -> Any:
+        """The centroids as compiled code needs them beside these rows."""
+        k, m = centroids.shape
+        near = compiled.ScaledCentroids(
+            np.empty((k, m), dtype=np.float32), np.empty(k, dtype=np.float32), np.empty(k)
+        )
+        if self.arrays.factor:
+            compiled.shift_centroids(centroids, self.arrays.shift, self.arrays.factor, near)
+        if not self.arrays.factor or not near.lengths.max() <= _LONGEST:
+            self._focus(centroids)
+            compiled.shift_centroids(centroids, self.arrays.shift, self.arrays.factor, near)
+        return near
+
+    def _focus(self, centroids: FloatArray) -> None:
+        """Shift and scale so that it suits these centroids."""
+        self.arrays.shift[:] = centroids.mean(axis=0)
+        longest = float(np.linalg.norm(centroids - self.arrays.shift, axis=1).max())
+        # Within what single precision can hold, also one over it.
+        power = np.clip(-np.ceil(np.log2(longest)), *_POWERS[self.kind]) if longest > 0 else 0
+        self.arrays = self.arrays._replace(factor=self.kind(2.0**power))
+        self.arrays.filled[:] = False
 
     @staticmethod
     def n_bytes(rows: Rows) -> int:
