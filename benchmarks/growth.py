@@ -151,7 +151,7 @@ def _distances(sweeps: dict[str, list[Row]]) -> Row:
         "many": a_row[many[-1]["k"]],
         "per_row_and_cluster": per_cluster,
         "difference": per_cluster,
-        "agreed": per_cluster <= PER_ROW_AND_CLUSTER,
+        "agreed": bool(per_cluster <= PER_ROW_AND_CLUSTER),
     }
 
 

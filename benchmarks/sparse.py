@@ -181,5 +181,5 @@ def _row(X: sparse.csr_matrix, n_threads: int, taken: dict[str, list[float]], di
         "to_dense": ratios(taken["dense"], taken["ours"]),
         "to_sklearn": ratios(taken["sklearn"], taken["ours"]),
         "difference": difference,
-        "agreed": difference <= TOLERANCE,
+        "agreed": bool(difference <= TOLERANCE),
     }

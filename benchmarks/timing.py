@@ -17,8 +17,6 @@ import faiss
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-# Seconds after which idle threads sleep.
-ASLEEP = 0.03
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "faiss-cpu", "fedkmeans")
 
 
@@ -40,16 +38,14 @@ def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 def side_by_side(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
     """Time the sides in turns, so that a machine that slows down slows all of them down.
 
-    Every side is called once before, which is not timed: it may compile, or load a library. Before a
-    clock starts, threads of the side before have time to fall asleep: OpenMP's stay awake for a while,
-    and would take the core from whoever comes next.
+    Before each timed call there is one that is not: it may compile, or load a library, and threads of
+    the side before stay awake for a while and take the core from whoever comes next. What is timed is a
+    call among others of its kind.
     """
-    for function in sides.values():
-        function()
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, function in sides.items():
-            time.sleep(ASLEEP)
+            function()
             taken[name].append(seconds(function)[0])
     return taken
 

@@ -31,8 +31,9 @@ from fedkmeans.sparse_rows import SMALL, SparseRows, Table
 from fedkmeans.threads import in_threads, split_evenly
 from fedkmeans.typing import FloatArray, IntArray
 
-# Products of numbers that take long enough to be shared with another thread.
-WORTH_THREADS = 2**20
+# Products of numbers that take long enough to be shared with another thread, and the part of them that
+# is about what a client takes that was asked before.
+WORTH_THREADS, _FOLLOWED = 2**20, 1 / 256
 # Numbers in the local centroids that are held at a time when nothing is remembered.
 _HELD = 2**22
 
@@ -68,7 +69,8 @@ class Found:
         """Add Σ ω c and Σ c, several clusters at a time."""
         ledger, k = self.ledger, len(self.received)
         weights = as_double(weights)
-        n_threads = self.n_threads if self.received.size * len(self.places) > WORTH_THREADS else 1
+        # Eight times as many: adding up only waits for memory.
+        n_threads = self.n_threads if self.received.size * len(self.places) > 8 * WORTH_THREADS else 1
         edges = [k * part // n_threads for part in range(n_threads + 1)]
         in_threads(
             lambda first, last: compiled.add_up(
@@ -319,10 +321,13 @@ class Work:
     def __post_init__(self) -> None:
         self.sizes = self.rows.sizes[self.which]
 
-    def _in_threads(self, function: Any, places: IntArray) -> None:
-        """Call a function with parts of the places that take about as long; little work in one thread."""
+    def _in_threads(self, function: Any, places: IntArray, share: Any = 1.0) -> None:
+        """Call a function with parts of the places that take about as long; little work in one thread.
+
+        `share` is the part of all products that is computed, for each place or for all.
+        """
         sizes = self.sizes[places]
-        n_threads = self.n_threads if sizes.sum() * self.received.size > WORTH_THREADS else 1
+        n_threads = self.n_threads if (sizes * share).sum() * self.received.size > WORTH_THREADS else 1
         parts = split_evenly(sizes.tolist(), n_threads)
         in_threads(function, [(places[part],) for part in parts], n_threads)
 
@@ -385,7 +390,8 @@ class Work:
                 )  # fmt: skip
             trail.buffers.append((scratch, room))
 
-        self._in_threads(work, np.arange(len(self.which)))
+        new = trail.arrays.seen[self.which] < 0
+        self._in_threads(work, np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED))
         trail.arrive(self.which, self.received)
         found = Found(trail.ledger, self.which, self.received, self.n_threads)
         if self.inertia:
