@@ -264,8 +264,12 @@ def two_lowest(values, squares, best, second, label):
 
 @inner()
 def rounding(m, length, longest):
-    """Bound on the error of a value ‖c‖² - 2xc in single precision, for this ‖x‖ and ‖c‖ <= `longest`."""
-    return 2 * (m + 8) * _SINGLE * longest * (length + longest)
+    """Bound on the error of a value ‖c‖² - 2xc in single precision, for this ‖x‖ and ‖c‖ <= `longest`.
+
+    And on that of the plain formula, which is larger for rows that are immensely far from all centroids.
+    """
+    reach = length + longest
+    return 2 * (m + 8) * (_SINGLE * longest * reach + _DOUBLE * reach * reach)
 
 
 @inner()
