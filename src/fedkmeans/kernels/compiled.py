@@ -47,6 +47,9 @@ _BLOCK_NUMBERS = 200_000
 # One open distance in so many is when computing them all becomes cheaper.
 _FEW_OPEN = 8
 
+# Squared lengths from which a Gram matrix has all its digits.
+_LEAST_SCALE = 1e-250
+
 # The setting of answers with one local step; others have larger numbers.
 ONE_STEP = 1
 
@@ -1676,7 +1679,7 @@ def gram_kmeans(
 
     Client which[a] makes wanted[a] clusters. The first row of each of its starts s is in
     chosen[a, s], where the others go; of the starts, the best goes to centroids[a] and counts[a].
-    done[a] says whether that worked out; see `gram_lloyd`. `products` (n * n,), `rows` (n * m,) and
+    done[a] says whether that worked out; see `gram_lloyd`. chosen[a, 0, 0] is -1 if nothing was chosen. `products` (n * n,), `rows` (n * m,) and
     `closest` (2 n,) are room, n being the rows of the largest client.
     """
     m = X.shape[1]
@@ -1689,6 +1692,9 @@ def gram_kmeans(
             least, most = min(least, weight[p]), max(most, weight[p])
         scale, reach = gram_matrix(X, start, stop, gram, lengths, rows[: n * m].reshape(n, m), room.vector)
         error = gram_error(n, m, scale, reach, _DOUBLE, most / least)
+        if scale < _LEAST_SCALE:  # squares have lost their digits, and nothing is chosen by them
+            done[a], chosen[a, 0, 0] = False, -1
+            continue
         count, local, lowest = room.count[:k], room.local[:k], np.inf
         for s in range(chosen.shape[1]):
             gram_plusplus(

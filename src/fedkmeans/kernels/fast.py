@@ -218,7 +218,8 @@ class Fast:
                 memo.data, memo.weights, rows, which[some], some_draws, max_iter, n_threads
             )
             for index, (place, draw) in enumerate(zip(some, some_draws, strict=True)):
-                chosen[place] = found.chosen[index, :, : draw.k]
+                if found.chosen[index, 0, 0] >= 0:
+                    chosen[place] = found.chosen[index, :, : draw.k]
                 if found.done[index]:
                     results[place] = Clustered(
                         found.centroids[index, : draw.k], found.counts[index, : draw.k]
