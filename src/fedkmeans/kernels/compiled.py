@@ -1679,7 +1679,8 @@ def gram_kmeans(
 
     Client which[a] makes wanted[a] clusters. The first row of each of its starts s is in
     chosen[a, s], where the others go; of the starts, the best goes to centroids[a] and counts[a].
-    done[a] says whether that worked out; see `gram_lloyd`. chosen[a, 0, 0] is -1 if nothing was chosen. `products` (n * n,), `rows` (n * m,) and
+    done[a] says whether that worked out; see `gram_lloyd`. If nothing was chosen, chosen[a, 0, 0] is -1.
+    `products` (n * n,), `rows` (n * m,) and
     `closest` (2 n,) are room, n being the rows of the largest client.
     """
     m = X.shape[1]
