@@ -491,19 +491,19 @@ OVERLAPPING = """
 import os, threading, time
 import numpy as np
 from fedkmeans import InProcess, records
-from fedkmeans.kernels import fast
-assert fast.WORTH_THREADS
-fast.WORTH_THREADS = 1  # so that small clients are asked in threads
+from fedkmeans.kernels import work
+assert work.WORTH_THREADS
+work.WORTH_THREADS = 1  # so that small clients are asked in threads
 X = np.random.default_rng(0).normal(size=(240, 20))
 names = np.repeat([f"c{client}" for client in range(8)], 30)
 first = list(InProcess.from_arrays(X[:120], names[:120], kernel="numba").sites.values())
 second = list(InProcess.from_arrays(X[120:], names[120:], kernel="numba").sites.values())
 federations = [InProcess(sites, n_jobs=2) for sites in (first, second, first + second, first + second)]
 query = records.LocalUpdate(X[:5], 3, 0.0, "dynamic", "keep")
-def work(federation):
+def ask(federation):
     for _ in range(100):
         federation.total(query, federation.clients)
-threads = [threading.Thread(target=work, args=(one,), daemon=True) for one in federations]
+threads = [threading.Thread(target=ask, args=(one,), daemon=True) for one in federations]
 for thread in threads:
     thread.start()
 until = time.monotonic() + 15
