@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedkmeans import demo
 from fedkmeans.errors import DataError
-from fedkmeans.paper_values import SYNTHETIC
+from fedkmeans.paper_values import PAPER
 
 ROUNDS = 3
 FILES = ["clients.png", "data.png", "demo.csv", "movement.png", "paths.png"]
@@ -80,7 +80,7 @@ def test_the_paper_stands_beside_ours(result):
     assert np.isnan(result.row("iid", "fkm").paper_score)
     assert np.isnan(result.row("iid", "last-word").paper_score)
     assert np.isnan(result.row(demo.FEW, "dwf").paper_score)
-    assert result.table().paper_score.notna().sum() == len(SYNTHETIC) == 12
+    assert result.table().paper_score.notna().sum() == len(PAPER["synthetic"]) == 12
 
 
 def test_pictures_are_valid_and_not_empty(result, folder):

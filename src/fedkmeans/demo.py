@@ -23,7 +23,7 @@ from fedkmeans.data.messages import one_line
 from fedkmeans.errors import DataError
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.metrics import external_metrics, score_per_sample
-from fedkmeans.paper_values import SYNTHETIC
+from fedkmeans.paper_values import PAPER
 from fedkmeans.seeding import derive_seed, generator
 from fedkmeans.state import State
 from fedkmeans.typing import DataArray, FloatArray, IntArray
@@ -236,7 +236,7 @@ def _run(i: int, job: _Job, seed: int, X: DataArray, y: IntArray) -> tuple[int, 
             score = score_per_sample(X, model.cluster_centers_)
             results.append((score, quality["accuracy"], quality["v_measure"], model.n_iter_, seconds))
     score, accuracy, v_measure, rounds, seconds = (float(x) for x in np.mean(results, axis=0))
-    paper = SYNTHETIC.get((job.distribution, job.algorithm))
+    paper = PAPER["synthetic"].get((job.distribution, job.algorithm))
     row = DemoRow(
         distribution=job.distribution,
         algorithm=job.algorithm,

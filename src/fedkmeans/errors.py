@@ -23,3 +23,7 @@ class FederationError(FedKMeansError, RuntimeError):
 
 class ModelError(FedKMeansError, ValueError):
     """A saved model cannot be read, or does not fit the data."""
+
+
+class StudyError(FedKMeansError, ValueError):
+    """The plan of a study, or what is kept of its runs, cannot be used."""

@@ -1,0 +1,127 @@
+"""One run of a study, from data to record: a pure function of plan and task, but for the time it takes."""
+
+from __future__ import annotations
+
+import platform
+import time
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fedkmeans.catalogue import make
+from fedkmeans.errors import FedKMeansError, StudyError
+from fedkmeans.federations.in_process import InProcess
+from fedkmeans.metrics import external_metrics, score_per_sample
+from fedkmeans.seeding import derive_seed
+from fedkmeans.site import SitePolicy
+from fedkmeans.state import RoundInfo, State
+from fedkmeans.study.grid import Task, distribution_of, key_of
+from fedkmeans.study.plan import Plan
+from fedkmeans.study.rows import StudyRows, clients_of, load_rows
+from fedkmeans.study.rules import check_rule
+from fedkmeans.study.store import Record
+from fedkmeans.typing import FloatArray, IntArray
+
+# The first runs keep how their score fell, and the very first its centroids.
+N_CURVES, N_CENTROIDS = 5, 1
+# Each point of a curve is so many times as many rounds from the start as the one before.
+_APART = 1.25
+_PACKAGES = ("fedkmeans", "numpy", "scipy", "scikit-learn", "numba")
+
+
+class Curve:
+    """Watches a run, and keeps its centroids after some rounds, ever more seldom."""
+
+    def __init__(self) -> None:
+        self.points: dict[int, FloatArray] = {}
+        self.movements: dict[int, float] = {}
+        self._next = 1.0
+
+    def __call__(self, state: State, info: RoundInfo) -> None:
+        """Take a look after a round."""
+        if not self.points:
+            self.points[0] = state.previous
+        if info.round >= self._next:
+            self.points[info.round] = state.centroids
+            self.movements[info.round] = info.movement
+            self._next = max(info.round + 1, info.round * _APART)
+
+
+def measure(plan: Plan, task: Task, cache: Path | None = None) -> Record:
+    """Carry out one run.
+
+    Parameters
+    ----------
+    plan : Plan
+    task : Task
+    cache : path or None
+        Folder for clients that were dealt out.
+
+    Raises
+    ------
+    StudyError
+        Says which run it was that cannot be.
+    """
+    try:
+        # One thread each: other runs keep the other cores busy.
+        with threadpool_limits(1):
+            return _measure(plan, task, cache)
+    except FedKMeansError as error:
+        raise StudyError(f"{task}: {error}") from error
+
+
+def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
+    data, algorithm = plan.find_data(task.data), plan.find_algorithm(task.algorithm)
+    rows = load_rows(data, plan.folder)
+    seed = derive_seed(plan.seed, "run", task.run)
+    parameters = check_rule(algorithm.parameters, plan.folder)
+    if task.clients_per_round is not None:
+        parameters["clients_per_round"] = task.clients_per_round
+    model = make(algorithm.algorithm, n_clusters=data.k, random_state=seed, **parameters)
+    clients, curve = None, Curve()
+    if not algorithm.is_pooled:
+        clients = clients_of(plan, data, rows, distribution_of(data, task), task.run, cache)
+    started = time.perf_counter()
+    _fit(model, rows, clients, plan.min_cluster_size, curve)
+    seconds = time.perf_counter() - started
+    facts: dict[str, Any] = {
+        "data": task.data,
+        "distribution": task.distribution,
+        "algorithm": task.algorithm,
+        "clients_per_round": task.clients_per_round,
+        "run": task.run,
+        "seed": seed,
+        "parameters": {name: str(value) for name, value in algorithm.parameters.items()},
+        "score": score_per_sample(rows.X, model.cluster_centers_),
+        "rounds": int(model.n_iter_),
+        "stop_reason": model.stop_reason_,
+        "seconds": round(seconds, 3),
+        "rows": rows.digest,
+        "versions": versions(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if rows.y is not None:
+        facts |= external_metrics(rows.y, model.predict(rows.X))
+    if task.run < N_CURVES and curve.points:
+        facts["curve"] = {str(r): score_per_sample(rows.X, c) for r, c in curve.points.items()}
+        facts["movement"] = {str(r): moved for r, moved in curve.movements.items()}
+    kept = model.cluster_centers_ if task.run < N_CENTROIDS else None
+    return Record(key_of(plan, task), facts, kept)
+
+
+def _fit(model: Any, rows: StudyRows, clients: IntArray | None, min_cluster_size: int, watch: Curve) -> None:
+    if clients is None:
+        model.fit(rows.X)
+        return
+    policy = SitePolicy(min_cluster_size=min_cluster_size)
+    model.fit_federation(InProcess.from_arrays(rows.X, clients, policy=policy), watch)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Python, and the packages that the numbers come from."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}

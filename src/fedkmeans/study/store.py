@@ -1,0 +1,118 @@
+"""Where finished runs are kept: one row a run in a SQLite file, written whole or not at all.
+
+SQLite's transactions are what makes a record durable: after a crash, or ``kill -9``, the file holds
+every record that was there before, and no half of another. A record's key can be there only once.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkmeans.errors import StudyError
+from fedkmeans.typing import FloatArray
+
+_VERSION = 1
+_TABLE = "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, record TEXT NOT NULL, centroids BLOB) STRICT"
+_PATIENCE_S = 60.0  # while another process writes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A finished run.
+
+    Attributes
+    ----------
+    key : str
+        See `key_of`.
+    facts : dict
+        Numbers, texts, and lists of them.
+    centroids : ndarray of shape (k, m), single precision, or None
+        Kept of the first run only, to be looked at.
+    """
+
+    key: str
+    facts: Mapping[str, Any]
+    centroids: FloatArray | None = None
+
+
+class Store:
+    """The records in a folder.
+
+    Parameters
+    ----------
+    folder : path
+        Made when the first record is written.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / "runs.sqlite"
+
+    def add(self, record: Record) -> bool:
+        """Keep a record for good; returns False, and changes nothing, if there is one with its key."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyError(f"cannot make folder {str(self.folder)!r}: {error.strerror}") from error
+        row = (record.key, json.dumps(record.facts, sort_keys=True), _packed(record.centroids))
+        with self._open() as connection, connection:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            return connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row).rowcount == 1
+
+    def keys(self) -> set[str]:
+        """The keys of all records."""
+        return {key for (key,) in self._select("SELECT key FROM runs")}
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """All records by key, without centroids."""
+        return {key: json.loads(text) for key, text in self._select("SELECT key, record FROM runs")}
+
+    def centroids(self) -> dict[str, FloatArray]:
+        """The centroids that were kept, by key."""
+        found = self._select("SELECT key, centroids FROM runs WHERE centroids IS NOT NULL")
+        return {key: np.load(BytesIO(blob), allow_pickle=False) for key, blob in found}
+
+    def _select(self, query: str) -> list[Any]:
+        if not self.path.exists():
+            return []
+        with self._open() as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > _VERSION:
+                raise StudyError(
+                    f"{str(self.path)!r} was written by a newer fedkmeans (format {version}, this one knows "
+                    f"{_VERSION}); update fedkmeans"
+                )
+            # A process that died before its first record leaves an empty file.
+            return connection.execute(query).fetchall() if version else []
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE_S)
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise StudyError(
+                f"cannot use {str(self.path)!r}: {error}; see whether it is a study's file, may be written "
+                "to, and has room on its disk"
+            ) from error
+
+
+def _packed(centroids: FloatArray | None) -> bytes | None:
+    if centroids is None:
+        return None
+    file = BytesIO()
+    np.save(file, np.asarray(centroids, dtype=np.float32), allow_pickle=False)
+    return file.getvalue()
