@@ -1,4 +1,4 @@
-"""The command line: ``fedkmeans fit``, ``predict``, ``evaluate``, ``partition``, ``inspect`` and ``demo``.
+"""The command line: ``fedkmeans fit``, ``predict``, ``evaluate``, ``partition``, ``study`` and others.
 
 `commands` and `options` say what can be typed and import nothing heavy, so that help comes at once;
 each command's work is in a module of its own, imported when it is asked for.

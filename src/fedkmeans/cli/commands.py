@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fedkmeans.cli import options as opt
-from fedkmeans.cli.group import Command, Group
+from fedkmeans.cli import study_commands
+from fedkmeans.cli.group import Command, Group, with_examples
 from fedkmeans.cli.source import BuiltIn, Source
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(study_commands.app, name="study")
 
 
 def _version(wanted: bool) -> None:
@@ -30,18 +32,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _help(*paragraphs: str, examples: str) -> str:
-    """Put a help text together; the mark keeps the lines of the examples as they are."""
-    return "\n\n".join([*paragraphs, f"\b\n[bold]Examples[/bold]\n{examples.strip(chr(10))}"])
-
-
-_START_HELP = _help(
+_START_HELP = with_examples(
     "Federated k-means: cluster data that may not be pooled.",
     examples="""
   fedkmeans demo                                  # see it work, in a minute
   fedkmeans inspect hospital.csv                  # what is in a file
   fedkmeans fit north.csv south.csv -k 3          # one file a client
   fedkmeans predict model new.csv --out new.labels.csv
+  fedkmeans study run studies/quick.toml          # compare algorithms
 """,
 )
 
@@ -56,7 +54,7 @@ def start(
     """Take the options that stand before the command."""
 
 
-_DEMO_HELP = _help(
+_DEMO_HELP = with_examples(
     "Compare the algorithms on the synthetic data of the paper, with pictures; needs no data.",
     examples="""
   fedkmeans demo
@@ -81,7 +79,7 @@ def demo(
     show_demo(out, seed, n_jobs, quick)
 
 
-_FIT_HELP = _help(
+_FIT_HELP = with_examples(
     "Cluster the rows of several clients and save the model.",
     "Each client is a file; only centroids and their weights pass between clients and server. An option"
     " that does not belong to the chosen algorithm is refused.",
@@ -156,7 +154,7 @@ def fit(
     run_fit(Task(source, built_in, algorithm, k, tuning, seed, out, force), quiet)
 
 
-_PREDICT_HELP = _help(
+_PREDICT_HELP = with_examples(
     "Write beside each row the cluster that it belongs to.",
     "Columns are found by name, in any order. One data file gives one file; several, or a folder, give "
     "a new folder with a file for each. Rows left out with --missing drop-rows get no label.",
@@ -193,7 +191,7 @@ def predict(
     run_predict(model, _source(data, missing=missing, header=header), out, column, force)
 
 
-_EVALUATE_HELP = _help(
+_EVALUATE_HELP = with_examples(
     "Say how well a model fits data: the score, by client and over all rows.",
     "The score is the mean squared distance of rows to their nearest centroid; less is better. Per "
     "sample: the mean over all rows. Per client: the mean of the clients' scores, a small client counting "
@@ -223,7 +221,7 @@ def evaluate(
     run_evaluate(model, _source(data, label, client_column, missing=missing, header=header), json)
 
 
-_PARTITION_HELP = _help(
+_PARTITION_HELP = with_examples(
     "Deal the rows of one data set out to clients, one file each, to try federated clustering.",
     "iid: at random. half-iid: half at random, half by cluster. clustered (or non-iid): a cluster each."
     " label-mix: a share --p of one class each. dirichlet: uneven classes, --alpha. by-column: as a "
@@ -275,7 +273,7 @@ def partition(
     run_partition(source, dataset, Deal(how, n_clients, extra, seed, format_), out)
 
 
-_INSPECT_HELP = _help(
+_INSPECT_HELP = with_examples(
     "Show what is in a model, or in data files and what fit would say to them.",
     "The options say how fit will be told to read the data.",
     examples="""

@@ -34,6 +34,11 @@ def _without_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def with_examples(*paragraphs: str, examples: str) -> str:
+    """Put a help text together; the mark keeps the lines of the examples as they are."""
+    return "\n\n".join([*paragraphs, f"\b\n[bold]Examples[/bold]\n{examples.strip(chr(10))}"])
+
+
 class Command(TyperCommand):
     """A command whose help is for those who type it."""
 
@@ -42,12 +47,16 @@ class Command(TyperCommand):
         return _without_types(super().get_params(ctx))
 
 
-class Group(TyperGroup):
-    """The group of all commands; every command runs inside its `invoke`."""
+class SubGroup(TyperGroup):
+    """A group of commands; its help is for those who type it, too."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options that stand before a command."""
         return _without_types(super().get_params(ctx))
+
+
+class Group(SubGroup):
+    """The group of all commands; every command runs inside its `invoke`."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, turning what a person can mend into one line on standard error."""

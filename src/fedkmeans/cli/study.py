@@ -1,0 +1,214 @@
+"""``fedkmeans study``: running a plan, and showing what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bars
+
+from fedkmeans.cli import console
+from fedkmeans.cli.progress import duration
+from fedkmeans.cli.words import count
+from fedkmeans.data import atomic_path
+from fedkmeans.errors import ParameterError, StudyError
+from fedkmeans.study import Plan, Progress, Store, key_of, load_plan, run_study, tasks_of, wanted
+from fedkmeans.study.frame import results
+
+_STORES = Path("fedkmeans-studies")
+# Where there is no terminal, a line every so often.
+_GAP_S = 30.0
+
+
+def _open(plan: Path, store: Path | None) -> tuple[Plan, Store]:
+    loaded = load_plan(plan)
+    return loaded, Store(_STORES / loaded.name if store is None else store)
+
+
+def _results(plan: Path, store: Path | None) -> tuple[Plan, Store, pd.DataFrame]:
+    loaded, kept = _open(plan, store)
+    return loaded, kept, results(loaded, kept)
+
+
+# --- running -----------------------------------------------------------------------------------
+
+
+def run_plan(
+    plan: Path,
+    store: Path | None,
+    only: Sequence[str],
+    runs: int | None,
+    clients: str | None,
+    n_jobs: int,
+    scheduler: str | None,
+    quiet: bool,
+) -> None:
+    """Carry out what is not done, telling how far it is."""
+    loaded, kept = _open(plan, store)
+    if n_jobs == 0:  # joblib would raise an error of its own
+        raise ParameterError("--n-jobs must be at least 1, or -1 for one a core; got 0")
+    tasks = wanted(loaded, only, runs, _numbers(clients))
+    done = _count_done(loaded, kept, tasks)
+    if not quiet:
+        console.err().print(
+            f"{loaded.title}: {count(len(tasks), 'run')}, {done:,} done before", style="dim", markup=False
+        )
+    started = time.monotonic()
+    try:
+        with _cluster(scheduler), _watch(loaded.name, done, len(tasks), quiet) as report:
+            n_done = run_study(
+                loaded, tasks, kept, n_jobs=None if scheduler is not None else n_jobs, report=report
+            )
+    except KeyboardInterrupt:
+        done = _count_done(loaded, kept, tasks)
+        console.interrupted(
+            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command goes on from there."
+        )
+        raise
+    took = duration(time.monotonic() - started)
+    if n_done:
+        console.say(f"{count(n_done, 'run')} done in {took}; all {len(tasks):,} are in {str(kept.folder)!r}.")
+    else:
+        console.say(f"Nothing to do: all {len(tasks):,} are in {str(kept.folder)!r}.")
+
+
+def _numbers(text: str | None) -> list[int]:
+    if text is None:
+        return []
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--clients must be numbers, as 5,10,100; got {text!r}") from None
+
+
+def _count_done(plan: Plan, store: Store, tasks: Sequence[Any]) -> int:
+    keys = store.keys()
+    return sum(key_of(plan, task) in keys for task in tasks)
+
+
+@contextmanager
+def _cluster(scheduler: str | None) -> Iterator[None]:
+    """Let joblib send its work to a Dask cluster, if there is one."""
+    if scheduler is None:
+        with nullcontext():
+            yield
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise StudyError("--scheduler needs Dask: pip install 'fedkmeans[dask]'") from error
+    from joblib import parallel_config
+
+    try:
+        client = Client(scheduler, timeout=10)
+    except (OSError, ValueError) as error:
+        raise StudyError(f"no Dask scheduler answers at {scheduler!r}: {error}") from error
+    with client, parallel_config(backend="dask"):
+        yield
+
+
+@contextmanager
+def _watch(name: str, done: int, of: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    if quiet or done == of:
+        yield lambda progress: None
+    elif console.err().is_terminal:
+        bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs"),
+            TextColumn("[dim]{task.fields[left]}"),
+            TextColumn("[cyan]{task.fields[last]}"),
+            console=console.err(),
+            transient=True,
+        )
+        with bars:
+            bar = bars.add_task(name, total=of, completed=done, left="", last="")
+            yield lambda p: bars.update(bar, completed=p.done, left=_left(p), last=_last(p))
+    else:
+        yield _Lines(name)
+
+
+class _Lines:
+    """Writes a line now and then."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._next = name, 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() < self._next and progress.done < progress.of:
+            return
+        self._next = time.monotonic() + _GAP_S
+        console.err().print(
+            f"{self._name}: {progress.done:,} of {progress.of:,} runs, {_left(progress)}; {_last(progress)}",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def _left(progress: Progress) -> str:
+    return f"about {duration(progress.seconds_left)} left"
+
+
+def _last(progress: Progress) -> str:
+    return console.plain(f"{progress.task}: {progress.record.facts['score']:.4g}")
+
+
+# --- showing -----------------------------------------------------------------------------------
+
+
+def show_status(plan: Path, store: Path | None) -> None:
+    """Say how many runs are done, by data and algorithm."""
+    loaded, kept = _open(plan, store)
+    keys, tasks = kept.keys(), tasks_of(loaded)
+    cells: dict[tuple[str, str, str], list[int]] = {}
+    for task in tasks:
+        cell = cells.setdefault((task.data, task.distribution or "–", task.algorithm), [0, 0])
+        cell[0] += key_of(loaded, task) in keys
+        cell[1] += 1
+    done = sum(cell[0] for cell in cells.values())
+    console.show_grid(
+        f"{loaded.title}: {done:,} of {count(len(tasks), 'run')} done, in {str(kept.folder)!r}",
+        [("data", False), ("distribution", False), ("algorithm", False), ("done", True), ("of", True)],
+        [[*cell, f"{n:,}", f"{of:,}"] for cell, (n, of) in cells.items()],
+        most=200,
+    )
+
+
+def show_table(
+    plan: Path, store: Path | None, metric: str, clients: int | None, form: str, out: Path | None
+) -> None:
+    """Print a table, or write it to a file."""
+    from fedkmeans.study.tables import render
+
+    loaded, _, frame = _results(plan, store)
+    text = render(loaded, frame, metric, clients, form)
+    if out is None:
+        console.out().print(text, markup=False, soft_wrap=True, end="")
+        return
+    with atomic_path(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    console.say(f"The table is in {str(out)!r}.")
+
+
+def save_figure(plan: Path, store: Path | None, metrics: Sequence[str], best: float, out: Path) -> None:
+    """Draw and save."""
+    from fedkmeans.plots import save_figure as save
+    from fedkmeans.study.figures import draw
+
+    loaded, _, frame = _results(plan, store)
+    console.say(f"The figure is in {str(save(draw(loaded, frame, metrics, best), out))!r}.")
+
+
+def save_report(plan: Path, store: Path | None, out: Path | None) -> None:
+    """Write the page."""
+    from fedkmeans.report.study import write_report
+
+    loaded, kept, frame = _results(plan, store)
+    path = kept.folder / "report.html" if out is None else out
+    write_report(loaded, frame, kept.centroids(), path)
+    console.say(f"The page is {str(path)!r}; open it in a browser.")

@@ -1,0 +1,1 @@
+"""Pages to read in a browser: one HTML file each, that needs nothing else."""
