@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP = $(VENV)/.installed-$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-paper lint format bench study-memory docs clean
+.PHONY: help demo install test test-paper lint format bench study-memory study-paper docs clean
 
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -47,6 +47,10 @@ bench: $(VENV)/.installed-bench  ## Measure speed side by side with the paper's 
 study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (hours).
 	$(BIN)/python -m benchmarks.memory_study run
 	$(BIN)/python -m benchmarks.memory_study report
+
+study-paper: $(VENV)/.installed-test  ## Run or resume the paper's study, and write its tables and figures (hours).
+	$(BIN)/python -m benchmarks.paper_study run
+	$(BIN)/python -m benchmarks.paper_study report
 
 docs: $(VENV)/.installed-dev  ## Build the documentation into site/.
 	$(BIN)/mkdocs build --strict

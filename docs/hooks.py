@@ -17,18 +17,25 @@ def on_page_markdown(markdown, **_):
 
 
 def _reference():
-    group = typer.main.get_command(app)
-    return "\n\n".join(_section(name, command) for name, command in sorted(group.commands.items()))
+    return "\n\n".join(_sections("fedkmeans", typer.main.get_command(app)))
 
 
-def _section(name, command):
+def _sections(path, group):
+    """One section a command; a group's own commands follow it."""
+    for name, command in sorted(group.commands.items()):
+        yield _section(f"{path} {name}", command)
+        yield from _sections(f"{path} {name}", command) if hasattr(command, "commands") else ()
+
+
+def _section(path, command):
     about, _, examples = re.sub(r"\[/?bold\]|\x08", "", command.help).partition("Examples")
-    lines = [f"## `fedkmeans {name}`", about.strip()]
+    lines = [f"## `{path}`", about.strip()]
     if examples:
         shown = "\n".join(line.strip() for line in examples.strip().splitlines())
         lines.append(f"```\n{shown}\n```")
     rows = [_row(parameter) for parameter in command.params if parameter.name != "help"]
-    lines.append("| argument or option | meaning |\n|---|---|\n" + "\n".join(rows))
+    if rows:
+        lines.append("| argument or option | meaning |\n|---|---|\n" + "\n".join(rows))
     return "\n\n".join(lines)
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-PAPER_RUNS = 100
+# Runs behind the means. The captions say 100 for all; but accuracy and v-measure are those of the 50 runs
+# with the lowest score, as in the paper's figures: over all runs, k-means on the synthetic data could not
+# have a score that varies by 0.0066 and an accuracy that varies by 0.0004.
+PAPER_RUNS = {"score": 100, "accuracy": 50, "v_measure": 50}
 # The paper prints four digits after the point, so that a figure of its may be off by half of the last.
 PAPER_ROUNDING = 0.5e-4
 

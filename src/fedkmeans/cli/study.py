@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import typer
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from fedkmeans.cli import console
+from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.progress import duration
 from fedkmeans.cli.words import count
 from fedkmeans.data import atomic_path
@@ -21,6 +24,8 @@ from fedkmeans.study import Plan, Progress, Store, key_of, load_plan, run_study,
 from fedkmeans.study.frame import results
 
 _STORES = Path("fedkmeans-studies")
+# Until a cluster answers.
+_CLUSTER_S = 10
 # Where there is no terminal, a line every so often.
 _GAP_S = 30.0
 
@@ -64,12 +69,12 @@ def run_plan(
             n_done = run_study(
                 loaded, tasks, kept, n_jobs=None if scheduler is not None else n_jobs, report=report
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         done = _count_done(loaded, kept, tasks)
         console.interrupted(
             f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command goes on from there."
         )
-        raise
+        raise typer.Exit(exit_code(stop)) from None
     took = duration(time.monotonic() - started)
     if n_done:
         console.say(f"{count(n_done, 'run')} done in {took}; all {len(tasks):,} are in {str(kept.folder)!r}.")
@@ -99,17 +104,40 @@ def _cluster(scheduler: str | None) -> Iterator[None]:
             yield
         return
     try:
-        from distributed import Client
+        distributed: Any = import_module("distributed")
     except ImportError as error:
         raise StudyError("--scheduler needs Dask: pip install 'fedkmeans[dask]'") from error
     from joblib import parallel_config
 
     try:
-        client = Client(scheduler, timeout=10)
+        client = distributed.Client(scheduler, timeout=_CLUSTER_S)
     except (OSError, ValueError) as error:
-        raise StudyError(f"no Dask scheduler answers at {scheduler!r}: {error}") from error
-    with client, parallel_config(backend="dask"):
-        yield
+        raise StudyError(f"no Dask scheduler answers at {scheduler!r}: {error}; check the address") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_CLUSTER_S)
+        except TimeoutError as error:
+            raise StudyError(
+                f"the Dask scheduler at {scheduler!r} has no workers; start some: dask worker {scheduler}"
+            ) from error
+        _check_workers(client)
+        with parallel_config(backend="dask"):
+            yield
+
+
+def _check_workers(client: Any) -> None:
+    """Refuse workers that lack what is needed, or would find other numbers."""
+    names = ["python", "fedkmeans", "numpy", "scipy", "sklearn", "numba"]
+    found = client.get_versions(packages=names[1:])
+    here = found["client"]["packages"]
+    for address, worker in found["workers"].items():
+        for name in names:
+            there = worker["packages"][name]
+            if there != here[name]:
+                raise StudyError(
+                    f"Dask worker {address} has {name} {there or 'not at all'}, and here is {here[name]}; "
+                    "install the same versions on all workers"
+                )
 
 
 @contextmanager
@@ -179,14 +207,30 @@ def show_status(plan: Path, store: Path | None) -> None:
     )
 
 
+def export_runs(plan: Path, store: Path | None, out: Path) -> None:
+    """Write the runs as a table; what is not a number or a word in a run is left out."""
+    _, _, frame = _results(plan, store)
+    with atomic_path(out) as temporary:
+        frame.drop(columns=["key", "versions", "curve", "movement"]).to_csv(
+            temporary, index=False, lineterminator="\n"
+        )
+    console.say(f"{count(len(frame), 'run')} written to {str(out)!r}.")
+
+
 def show_table(
-    plan: Path, store: Path | None, metric: str, clients: int | None, form: str, out: Path | None
+    plan: Path,
+    store: Path | None,
+    metric: str,
+    clients: int | None,
+    best: float,
+    form: str,
+    out: Path | None,
 ) -> None:
     """Print a table, or write it to a file."""
     from fedkmeans.study.tables import render
 
     loaded, _, frame = _results(plan, store)
-    text = render(loaded, frame, metric, clients, form)
+    text = render(loaded, frame, metric, clients, form, best)
     if out is None:
         console.out().print(text, markup=False, soft_wrap=True, end="")
         return

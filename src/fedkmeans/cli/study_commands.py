@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from fedkmeans.cli import console
 from fedkmeans.cli import options as opt
 from fedkmeans.cli.group import Command, SubGroup, with_examples
+from fedkmeans.cli.process import WRONG_INPUT
+from fedkmeans.errors import StudyError
 
-app = typer.Typer(cls=SubGroup, no_args_is_help=True, rich_markup_mode="rich")
+
+class StudyGroup(SubGroup):
+    """The commands on studies; what their errors name stands in a plan, and is no option of a command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; of an error nothing is turned into options."""
+        try:
+            return super().invoke(ctx)
+        except StudyError as error:
+            if ctx.find_root().params.get("debug"):
+                raise
+            console.error(str(error))
+            raise typer.Exit(WRONG_INPUT) from None
+
+
+app = typer.Typer(cls=StudyGroup, invoke_without_command=True, rich_markup_mode="rich")
 
 PlanPath = Annotated[
     Path, typer.Argument(metavar="PLAN", show_default=False, help="The study's plan, a TOML file.")
@@ -48,8 +66,11 @@ _HELP = with_examples(
 
 
 @app.callback(help=_HELP)
-def start() -> None:
-    """Take no options of its own."""
+def start(ctx: typer.Context) -> None:
+    """Take no options of its own; alone, it shows its help."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), nl=False)
+        raise typer.Exit(WRONG_INPUT)
 
 
 _RUN_HELP = with_examples(
@@ -98,13 +119,31 @@ def status(plan: PlanPath, store: StorePath = None) -> None:
     show_status(plan, store)
 
 
+_EXPORT_HELP = with_examples(
+    "Write all finished runs to a CSV file, one row a run, for other programs.",
+    examples="\n  fedkmeans study export studies/quick.toml --out quick.csv\n",
+)
+
+
+@app.command(cls=Command, help=_EXPORT_HELP)
+def export(
+    plan: PlanPath,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The CSV file.")],
+    store: StorePath = None,
+) -> None:
+    """Write them."""
+    from fedkmeans.cli.study import export_runs
+
+    export_runs(plan, store, out)
+
+
 _TABLE_HELP = with_examples(
     "Lay out the results as in the paper's tables, with the paper's own values beside them.",
-    "Of all runs: mean, best, standard deviation. Where the paper has the same cell: its values, the "
+    "Mean, best and standard deviation of the runs. Where the paper has the same cell: its values, the "
     "difference in its standard deviations, and in those of the means' difference.",
     examples="""
   fedkmeans study table studies/quick.toml
-  fedkmeans study table studies/paper-mnist.toml --metric accuracy
+  fedkmeans study table studies/paper-mnist.toml --metric accuracy --best 0.5
   fedkmeans study table studies/paper-mnist.toml --format latex --out mnist.tex
 """,
 )
@@ -119,6 +158,9 @@ def table(
         int | None,
         opt.optional(metavar="N", help="Clients per round. Default: the most there are runs of."),
     ] = None,
+    best: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the runs that counts: those of lowest score.")
+    ] = 1.0,
     format: Annotated[  # noqa: A002 (the option's name)
         str, typer.Option(metavar="NAME", help="text, markdown, latex or csv.")
     ] = "text",
@@ -127,7 +169,7 @@ def table(
     """Lay it out."""
     from fedkmeans.cli.study import show_table
 
-    show_table(plan, store, metric, clients, format, out)
+    show_table(plan, store, metric, clients, best, format, out)
 
 
 _FIGURE_HELP = with_examples(
