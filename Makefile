@@ -49,8 +49,12 @@ study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the def
 	$(BIN)/python -m benchmarks.memory_study report
 
 study-paper: $(VENV)/.installed-test  ## Run or resume the paper's study, and write its tables and figures (hours).
-	$(BIN)/python -m benchmarks.paper_study run
-	$(BIN)/python -m benchmarks.paper_study report
+	$(BIN)/fedkmeans study run studies/paper-synthetic.toml
+	$(BIN)/fedkmeans study run studies/paper-mnist.toml --runs 20 --clients 100
+	$(BIN)/fedkmeans study run studies/paper-mnist.toml --runs 20 --only algorithm=k-means,ewf,dwf,kfed
+	$(BIN)/fedkmeans study run studies/paper-femnist.toml --runs 20 --clients 100
+	$(BIN)/fedkmeans study run studies/ewf-stopping.toml
+	PATH="$(BIN):$$PATH" studies/results.sh
 
 docs: $(VENV)/.installed-dev  ## Build the documentation into site/.
 	$(BIN)/mkdocs build --strict

@@ -189,7 +189,7 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
     -------
     matplotlib.figure.Figure
     """
-    fig = _figure((8.4, 4.2))
+    fig = new_figure((8.4, 4.2))
     ax = fig.add_subplot()
     lines: dict[str, str] = {}
     for number, (group, runs) in enumerate(histories.items()):
@@ -290,7 +290,8 @@ def _draw_scene(ax: Axes, scene: Scene) -> None:
     _dots(ax, np.empty((0, 2)), c="white", edgecolors=INK, label="sent with weight 0", **_DIAMOND)
 
 
-def _figure(size: tuple[float, float]) -> Figure:
+def new_figure(size: tuple[float, float]) -> Figure:
+    """Make a figure of that width and height in inches, without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -314,7 +315,7 @@ def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Fi
     extent = np.ptp(X, axis=0)
     # Panels as wide and high as the data is, within reason: a single row, or a line, has no extent.
     ratio = float(np.clip(extent[1] / extent[0], 0.5, 1.5)) if extent.all() else 1.0
-    fig = _figure((_PANEL * across, _PANEL * ratio * down + 0.9))
+    fig = new_figure((_PANEL * across, _PANEL * ratio * down + 0.9))
     axes = fig.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     for ax, title in zip(axes.flat, titles, strict=False):
         ax.set_title(title, fontsize=11, color=INK)

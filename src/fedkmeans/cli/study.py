@@ -211,8 +211,10 @@ def export_runs(plan: Path, store: Path | None, out: Path) -> None:
     """Write the runs as a table; what is not a number or a word in a run is left out."""
     _, _, frame = _results(plan, store)
     with atomic_path(out) as temporary:
+        # The same rows give the same file: gzip would put the time of writing into it.
+        packed = {"method": "gzip", "mtime": 1} if out.suffix == ".gz" else None
         frame.drop(columns=["key", "versions", "curve", "movement"]).to_csv(
-            temporary, index=False, lineterminator="\n"
+            temporary, index=False, lineterminator="\n", compression=packed
         )
     console.say(f"{count(len(frame), 'run')} written to {str(out)!r}.")
 
@@ -246,6 +248,15 @@ def save_figure(plan: Path, store: Path | None, metrics: Sequence[str], best: fl
 
     loaded, _, frame = _results(plan, store)
     console.say(f"The figure is in {str(save(draw(loaded, frame, metrics, best), out))!r}.")
+
+
+def save_convergence(plan: Path, store: Path | None, clients: int | None, out: Path) -> None:
+    """Draw the score against the rounds, and save."""
+    from fedkmeans.plots import save_figure as save
+    from fedkmeans.study.figures import draw_curves
+
+    loaded, _, frame = _results(plan, store)
+    console.say(f"The figure is in {str(save(draw_curves(loaded, frame, clients), out))!r}.")
 
 
 def save_report(plan: Path, store: Path | None, out: Path | None) -> None:

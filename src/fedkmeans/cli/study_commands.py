@@ -120,7 +120,7 @@ def status(plan: PlanPath, store: StorePath = None) -> None:
 
 
 _EXPORT_HELP = with_examples(
-    "Write all finished runs to a CSV file, one row a run, for other programs.",
+    "Write all finished runs to a CSV file, one row a run, for other programs; .csv.gz to compress it.",
     examples="\n  fedkmeans study export studies/quick.toml --out quick.csv\n",
 )
 
@@ -174,11 +174,13 @@ def table(
 
 _FIGURE_HELP = with_examples(
     "Draw a metric against the number of clients per round, as in the paper's figures.",
-    "Mean and standard deviation over the best half of the runs, those with the lowest score.",
+    "Mean and standard deviation over the best half of the runs, those with the lowest score. Or, with "
+    "--convergence, the score against the rounds, for the first runs.",
     examples="""
   fedkmeans study figure studies/quick.toml --out quick.png
   fedkmeans study figure studies/paper-mnist.toml --metric v_measure --out mnist.pdf
   fedkmeans study figure studies/quick.toml --best 1 --out all-runs.png
+  fedkmeans study figure studies/quick.toml --convergence --out rounds.png
 """,
 )
 
@@ -195,11 +197,21 @@ def figure(
         opt.optional(metavar="NAME", help="A row of panels each. Default: score, accuracy and v_measure."),
     ] = None,
     best: Annotated[float, typer.Option(metavar="SHARE", help="Share of the runs to draw, 0 to 1.")] = 0.5,
+    convergence: Annotated[
+        bool, typer.Option("--convergence", help="Draw the score against the rounds instead.")
+    ] = False,
+    clients: Annotated[
+        int | None,
+        opt.optional(metavar="N", help="Clients per round, for --convergence. Default: the most."),
+    ] = None,
 ) -> None:
     """Draw it."""
-    from fedkmeans.cli.study import save_figure
+    from fedkmeans.cli.study import save_convergence, save_figure
 
-    save_figure(plan, store, metric or [], best, out)
+    if convergence:
+        save_convergence(plan, store, clients, out)
+    else:
+        save_figure(plan, store, metric or [], best, out)
 
 
 _REPORT_HELP = with_examples(

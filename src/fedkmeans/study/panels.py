@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedkmeans.plots import INK, PALETTE, _figure
+from fedkmeans.plots import INK, PALETTE, new_figure
 from fedkmeans.study.cells import Place
 from fedkmeans.study.plan import Plan
 
@@ -85,7 +85,7 @@ def lay_out(
     """
     lines = _lines([list(group) for group in titles.values()])
     across = max(map(len, lines))
-    fig = _figure((_WIDE * across + 0.7, _HIGH * len(rows) * len(lines) + 1.3))
+    fig = new_figure((_WIDE * across + 0.7, _HIGH * len(rows) * len(lines) + 1.3))
     grid = fig.subplots(len(rows) * len(lines), across, squeeze=False)
     axes: dict[tuple[Place, str], Axes] = {}
     for i, line in enumerate(lines):

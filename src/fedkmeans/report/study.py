@@ -1,0 +1,81 @@
+"""A study as one HTML file, to be opened in a browser with or without a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import pandas as pd
+
+from fedkmeans.data import atomic_path
+from fedkmeans.errors import StudyError
+from fedkmeans.report.content import page_content
+from fedkmeans.report.head import commands, facts
+from fedkmeans.study.plan import Plan
+from fedkmeans.typing import FloatArray
+
+
+def write_report(
+    plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray], path: str | Path
+) -> None:
+    """Write the page of a study: tables, interactive figures, and the centroids.
+
+    Parameters
+    ----------
+    plan : Plan
+    frame : DataFrame
+        The finished runs, as `fedkmeans.study.frame.results` gives them.
+    centroids : mapping of key to ndarray of shape (k, m)
+        Those of the first runs, as `Store.centroids` gives them.
+    path : path
+        Where to. All that the page needs is in this file; it loads nothing.
+
+    Raises
+    ------
+    StudyError
+        Plotly, which draws the figures, is not installed.
+    """
+    text = page(plan, frame, centroids)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def page(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> str:
+    """The text of the page; see `write_report`."""
+    plotly = _plotly()
+    return Template(_part("page.html")).substitute(
+        title=escape(plan.title),
+        facts=_described(facts(plan, frame)),
+        commands="\n".join(escape(line) for line in commands(plan)),
+        style=_part("page.css"),
+        plotly=plotly,
+        data=script_json(page_content(plan, frame, centroids)),
+        script=_part("page.js"),
+    )
+
+
+def script_json(content: object) -> str:
+    """JSON that can stand between script tags, whatever its texts are."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _described(pairs: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise StudyError("the page needs Plotly: pip install 'fedkmeans[report]'") from error
+    script: str = get_plotlyjs()
+    return script
+
+
+def _part(name: str) -> str:
+    return (files("fedkmeans.report") / name).read_text(encoding="utf-8")
