@@ -60,12 +60,16 @@ def run_plan(
     tasks = wanted(loaded, only, runs, _numbers(clients))
     done = _count_done(loaded, kept, tasks)
     if not quiet:
-        console.err().print(
-            f"{loaded.title}: {count(len(tasks), 'run')}, {done:,} done before", style="dim", markup=False
-        )
-    started = time.monotonic()
+        line = f"{console.plain(loaded.title)}: {count(len(tasks), 'run')}, {done:,} done before"
+        console.err().print(line, style="dim", markup=False, soft_wrap=True)
+    started, noted = time.monotonic(), list[str]()
     try:
-        with _cluster(scheduler), _watch(loaded.name, done, len(tasks), quiet) as report:
+        with _cluster(scheduler), _watch(loaded.name, done, len(tasks), quiet) as show:
+
+            def report(progress: Progress) -> None:
+                noted.extend(progress.record.facts.get("notes", [])[:1])
+                show(progress)
+
             n_done = run_study(
                 loaded, tasks, kept, n_jobs=None if scheduler is not None else n_jobs, report=report
             )
@@ -76,6 +80,10 @@ def run_plan(
         )
         raise typer.Exit(exit_code(stop)) from None
     took = duration(time.monotonic() - started)
+    if noted:
+        console.note(f"{count(len(noted), 'run')} gave reason for a note, the first: {noted[0]}")
+    if quiet:
+        return
     if n_done:
         console.say(f"{count(n_done, 'run')} done in {took}; all {len(tasks):,} are in {str(kept.folder)!r}.")
     else:
@@ -142,15 +150,16 @@ def _check_workers(client: Any) -> None:
 
 @contextmanager
 def _watch(name: str, done: int, of: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    name = console.plain(name)
     if quiet or done == of:
         yield lambda progress: None
     elif console.err().is_terminal:
         bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs"),
-            TextColumn("[dim]{task.fields[left]}"),
-            TextColumn("[cyan]{task.fields[last]}"),
+            TextColumn("{task.fields[left]}", style="dim", markup=False),
+            TextColumn("{task.fields[last]}", style="cyan", markup=False),
             console=console.err(),
             transient=True,
         )

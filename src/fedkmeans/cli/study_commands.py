@@ -144,7 +144,7 @@ _TABLE_HELP = with_examples(
     examples="""
   fedkmeans study table studies/quick.toml
   fedkmeans study table studies/paper-mnist.toml --metric accuracy --best 0.5
-  fedkmeans study table studies/paper-mnist.toml --format latex --out mnist.tex
+  fedkmeans study table studies/paper-mnist.toml --format latex -o mnist.tex
 """,
 )
 
@@ -178,7 +178,7 @@ _FIGURE_HELP = with_examples(
     "--convergence, the score against the rounds, for the first runs.",
     examples="""
   fedkmeans study figure studies/quick.toml --out quick.png
-  fedkmeans study figure studies/paper-mnist.toml --metric v_measure --out mnist.pdf
+  fedkmeans study figure studies/paper-mnist.toml --metric accuracy -o a.pdf
   fedkmeans study figure studies/quick.toml --best 1 --out all-runs.png
   fedkmeans study figure studies/quick.toml --convergence --out rounds.png
 """,

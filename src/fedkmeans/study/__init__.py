@@ -2,7 +2,8 @@
 
 from fedkmeans.study.grid import Task, key_of, tasks_of, wanted
 from fedkmeans.study.measure import measure
-from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan, load_plan, parse_plan
+from fedkmeans.study.parse import load_plan, parse_plan
+from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
 from fedkmeans.study.run import Progress, run_study
 from fedkmeans.study.store import Record, Store
 

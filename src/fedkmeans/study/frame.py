@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pandas as pd
 
 from fedkmeans.errors import StudyError
-from fedkmeans.study.grid import Task, key_of
+from fedkmeans.study.grid import find_kept
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.store import Store
 
@@ -31,17 +33,12 @@ def results(plan: Plan, store: Store) -> pd.DataFrame:
     movement, are None but for the first runs. Records of other plans in the same store are left out,
     and so are those of this plan before something in it was changed.
     """
-    data = {entry.name for entry in plan.data}
-    algorithms = {entry.name for entry in plan.algorithms}
-    rows = []
-    for key, facts in store.facts().items():
-        task = Task(*(facts[name] for name in Task.__dataclass_fields__))
-        if task.data not in data or task.algorithm not in algorithms:
-            continue
-        if task.distribution not in (None, *(one.name for one in plan.find_data(task.data).distributions)):
-            continue
-        if key_of(plan, task) == key:
-            rows.append({"key": key, **facts})
+    kept = store.facts()
+    rows = [
+        # The plan's names, as they may have been others when the run was done.
+        {"key": key, **kept[key], **asdict(task)}
+        for task, key in find_kept(plan, kept).items()
+    ]
     if not rows:
         raise StudyError(
             f"there are no finished runs of {plan.name!r} in {str(store.folder)!r}; run the study first"

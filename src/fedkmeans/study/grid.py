@@ -111,12 +111,14 @@ def _choices(plan: Plan, only: Iterable[str]) -> dict[str, set[str]]:
         key, equals, names = text.partition("=")
         if not equals or key not in known:
             raise StudyError(f"only {text!r}: say one of {_listed(KEYS)}, as algorithm=dwf,ewf")
-        for name in names.split(","):
+        # A name may have commas of its own.
+        parts = [names] if names in known[key] else names.split(",")
+        for name in parts:
             if name not in known[key]:
                 raise StudyError(
                     f"only {text!r}: the plan has no {key} {name!r}; it has {_listed(known[key])}"
                 )
-        chosen.setdefault(key, set()).update(names.split(","))
+        chosen.setdefault(key, set()).update(parts)
     return chosen
 
 
@@ -132,6 +134,17 @@ def key_of(plan: Plan, task: Task) -> str:
     """
     text = json.dumps(_identity(plan, task), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def find_kept(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> dict[Task, str]:
+    """The runs of the plan that are among the records, with their keys, in the plan's order.
+
+    A study may have been run longer than its plan says. What records call data and algorithms does not
+    matter: they may have had other names in the plan when the run was done.
+    """
+    most = max([plan.runs, *(facts["run"] + 1 for facts in kept.values())])
+    keys = {task: key_of(plan, task) for task in tasks_of(replace(plan, runs=most))}
+    return {task: key for task, key in keys.items() if key in kept}
 
 
 def _identity(plan: Plan, task: Task) -> Mapping[str, Any]:

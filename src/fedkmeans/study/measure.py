@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
+import warnings
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -33,8 +36,23 @@ _APART = 1.25
 _PACKAGES = ("fedkmeans", "numpy", "scipy", "scikit-learn", "numba")
 
 
+class Curves:
+    """Watches a run, each of its restarts by itself."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Curve] = {}
+
+    def __call__(self, state: State, info: RoundInfo) -> None:
+        """Take a look after a round."""
+        self._of.setdefault(info.restart, Curve())(state, info)
+
+    def best(self, model: Any) -> Curve:
+        """The restart that the model is of; empty for what has no rounds."""
+        return self._of.get(getattr(model, "best_restart_", 0), Curve())
+
+
 class Curve:
-    """Watches a run, and keeps its centroids after some rounds, ever more seldom."""
+    """Keeps centroids after some rounds, ever more seldom."""
 
     def __init__(self) -> None:
         self.points: dict[int, FloatArray] = {}
@@ -47,7 +65,8 @@ class Curve:
             self.points[0] = state.previous
         if info.round >= self._next:
             self.points[info.round] = state.centroids
-            self.movements[info.round] = info.movement
+            if not math.isnan(info.movement):  # as after a single exchange, which moves from nowhere
+                self.movements[info.round] = info.movement
             self._next = max(info.round + 1, info.round * _APART)
 
 
@@ -67,14 +86,21 @@ def measure(plan: Plan, task: Task, cache: Path | None = None) -> Record:
         Says which run it was that cannot be.
     """
     try:
-        # One thread each: other runs keep the other cores busy.
-        with threadpool_limits(1):
-            return _measure(plan, task, cache)
+        # One thread each: other runs keep the other cores busy. Warnings of workers would reach nobody.
+        with threadpool_limits(1), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            record = _measure(plan, task, cache)
     except FedKMeansError as error:
         raise StudyError(f"{task}: {error}") from error
+    except Exception as error:
+        error.add_note(f"This was in the run {task}.")
+        raise
+    notes = [str(one.message) for one in told if issubclass(one.category, UserWarning | RuntimeWarning)]
+    return replace(record, facts={**record.facts, "notes": list(dict.fromkeys(notes))}) if notes else record
 
 
 def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
+    key = key_of(plan, task)  # before the rule is read, which may be changed meanwhile
     data, algorithm = plan.find_data(task.data), plan.find_algorithm(task.algorithm)
     rows = load_rows(data, plan.folder)
     seed = derive_seed(plan.seed, "run", task.run)
@@ -82,12 +108,13 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
     if task.clients_per_round is not None:
         parameters["clients_per_round"] = task.clients_per_round
     model = make(algorithm.algorithm, n_clusters=data.k, random_state=seed, **parameters)
-    clients, curve = None, Curve()
+    clients, watch = None, Curves()
     if not algorithm.is_pooled:
         clients = clients_of(plan, data, rows, distribution_of(data, task), task.run, cache)
     started = time.perf_counter()
-    _fit(model, rows, clients, plan.min_cluster_size, curve)
+    _fit(model, rows, clients, plan.min_cluster_size, watch)
     seconds = time.perf_counter() - started
+    curve = watch.best(model)
     facts: dict[str, Any] = {
         "data": task.data,
         "distribution": task.distribution,
@@ -110,10 +137,10 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
         facts["curve"] = {str(r): score_per_sample(rows.X, c) for r, c in curve.points.items()}
         facts["movement"] = {str(r): moved for r, moved in curve.movements.items()}
     kept = model.cluster_centers_ if task.run < N_CENTROIDS else None
-    return Record(key_of(plan, task), facts, kept)
+    return Record(key, facts, kept)
 
 
-def _fit(model: Any, rows: StudyRows, clients: IntArray | None, min_cluster_size: int, watch: Curve) -> None:
+def _fit(model: Any, rows: StudyRows, clients: IntArray | None, min_cluster_size: int, watch: Curves) -> None:
     if clients is None:
         model.fit(rows.X)
         return

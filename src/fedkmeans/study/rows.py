@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from fedkmeans.checksums import checksum
 from fedkmeans.data import atomic_path, load_dataset, partition, read_clients
+from fedkmeans.data.clients import data_files
 from fedkmeans.errors import StudyError
 from fedkmeans.seeding import generator
 from fedkmeans.sparse_rows import as_table
@@ -39,21 +41,35 @@ class StudyRows:
     digest: str
 
 
-@lru_cache(maxsize=2)
 def load_rows(data: DataPlan, folder: Path) -> StudyRows:
-    """Read a data set; `folder` is the plan's, where its files are looked for."""
-    y: IntArray | None
-    clients: IntArray | None
+    """Read a data set, or remember it; `folder` is the plan's, where its files are looked for."""
     if data.load is not None:
-        found = load_dataset(data.load)
-        X, y, clients = found.X, found.y, found.clients
-    else:
-        tables = read_clients([folder / file for file in data.files], **dict(data.reading))
-        X = np.concatenate([table.X for table in tables])
-        clients = np.repeat(np.arange(len(tables)), [len(table.X) for table in tables])
-        labels = [table.labels for table in tables if table.labels is not None]
-        y = np.unique(np.concatenate(labels), return_inverse=True)[1] if labels else None
-    return StudyRows(X, y, clients, f"{X.shape[0]}x{X.shape[1]}-{checksum(as_table(X)):08x}")
+        return _load_built_in(data.load)
+    found = [path.stat() for path in data_files([folder / file for file in data.files]) if path.exists()]
+    return _load_files(data, folder, tuple((stat.st_mtime_ns, stat.st_size) for stat in found))
+
+
+@lru_cache(maxsize=2)
+def _load_built_in(name: str) -> StudyRows:
+    found = load_dataset(name)
+    return StudyRows(found.X, found.y, found.clients, _digest(found.X))
+
+
+@lru_cache(maxsize=2)
+def _load_files(data: DataPlan, folder: Path, stamps: tuple[tuple[int, int], ...]) -> StudyRows:
+    """Read files anew when one of them has another stamp."""
+    tables = read_clients([folder / file for file in data.files], **dict(data.reading))
+    X = np.concatenate([table.X for table in tables])
+    clients = np.repeat(np.arange(len(tables)), [len(table.X) for table in tables])
+    labels = [table.labels for table in tables if table.labels is not None]
+    y = np.unique(np.concatenate(labels), return_inverse=True)[1] if labels else None
+    # Whose rows they are and what they are called can change without the rows.
+    others = clients if y is None else np.concatenate([clients, y])
+    return StudyRows(X, y, clients, f"{_digest(X)}-{zlib.crc32(others.astype('<i8').tobytes()):08x}")
+
+
+def _digest(X: DataArray) -> str:
+    return f"{X.shape[0]}x{X.shape[1]}-{checksum(as_table(X)):08x}"
 
 
 def clients_of(
@@ -73,8 +89,8 @@ def clients_of(
         return rows.clients
     text = repr((rows.digest, dealt.rule, dealt.options, plan.n_clients, plan.seed, run))
     path = None if cache is None else cache / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npy"
-    if path is not None and path.exists():
-        kept: IntArray = np.load(path, allow_pickle=False).astype(np.intp)
+    kept = None if path is None else _kept(path, len(rows.X), plan.n_clients)
+    if kept is not None:
         return kept
     rng = generator(plan.seed, "deal", dealt.rule, run)
     clients = partition(dealt.rule, rows.X, rows.y, plan.n_clients, rng, **dict(dealt.options))
@@ -83,3 +99,16 @@ def clients_of(
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.save(file, clients.astype(np.int32), allow_pickle=False)
     return clients
+
+
+def _kept(path: Path, n_rows: int, n_clients: int) -> IntArray | None:
+    """What was dealt out before; None, to deal out anew, if the file is not there or is damaged."""
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):  # NumPy has all of these for what is not whole
+        return None
+    if not isinstance(found, np.ndarray) or found.shape != (n_rows,) or found.dtype.kind != "i":
+        return None
+    if found.min() < 0 or found.max() >= n_clients:
+        return None
+    return found.astype(np.intp)

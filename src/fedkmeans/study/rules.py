@@ -21,13 +21,15 @@ def check_rule(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     file, _, name = weighting.rpartition(":")
     path = folder / file
     if not path.is_file():
-        raise StudyError(f"weighting {weighting!r}: there is no file {str(path)!r}")
+        raise StudyError(f"weighting {weighting!r}: there is no file {str(path)!r}; check its name")
     try:
         found = runpy.run_path(str(path))
-    except Exception as error:
-        raise StudyError(f"weighting {weighting!r}: {str(path)!r} cannot be run: {error!r}") from error
+    except (Exception, SystemExit) as error:
+        raise StudyError(
+            f"weighting {weighting!r}: {str(path)!r} cannot be run: {error!r}; correct it"
+        ) from error
     if not callable(found.get(name)):
-        raise StudyError(f"weighting {weighting!r}: {str(path)!r} has no function {name!r}")
+        raise StudyError(f"weighting {weighting!r}: {str(path)!r} has no function {name!r}; check its name")
     return {**parameters, "weighting": found[name]}
 
 
@@ -36,4 +38,5 @@ def rule_text(parameters: Mapping[str, Any], folder: Path) -> str | None:
     weighting = parameters.get("weighting")
     if not isinstance(weighting, str) or ":" not in weighting:
         return None
-    return (folder / weighting.rpartition(":")[0]).read_text(encoding="utf-8")
+    # Python may know the file by another encoding; here only a difference matters.
+    return (folder / weighting.rpartition(":")[0]).read_text(encoding="utf-8", errors="backslashreplace")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from joblib import Parallel, delayed, effective_n_jobs
+import numpy as np
+from joblib import effective_n_jobs
 
 from fedkmeans.errors import StudyError
-from fedkmeans.study.grid import Task, key_of
-from fedkmeans.study.measure import measure
+from fedkmeans.study.clock import Clock
+from fedkmeans.study.grid import Task, distribution_of, find_kept, key_of
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.rows import load_rows
 from fedkmeans.study.store import Record, Store
+from fedkmeans.study.workers import carry_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,67 +60,79 @@ def run_study(
     """
     kept = store.facts()
     keys = {task: key_of(plan, task) for task in tasks}
-    todo = [task for task in tasks if keys[task] not in kept]
-    _check_rows(plan, todo, {facts["data"]: facts["rows"] for facts in kept.values()})
+    todo = [task for task in keys if keys[task] not in kept]
+    digests = _check_rows(plan, todo, kept)
     clock = Clock()
     for task, key in keys.items():
         if key in kept:
             clock.add(task, kept[key]["seconds"])
-    cache = store.folder / "clients"
-    if todo:
-        cache.mkdir(parents=True, exist_ok=True)
-    work = (delayed(_measured)(plan, task, cache) for task in todo)
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    if not todo:
+        return 0
+    clients = _make_folder(store.folder.absolute() / "clients")
+    work = [(plan, task, clients, os.getpid()) for task in todo]
     left = dict.fromkeys(todo)
     n_workers = effective_n_jobs(n_jobs)
-    for task, record in parallel(work):
+    for task, record in carry_out(work, n_jobs):
+        _check_record(task, record, keys[task], digests[task.data])
         store.add(record)
         del left[task]
         clock.add(task, record.facts["seconds"])
-        done = len(tasks) - len(left)
-        report(Progress(task, record, done, len(tasks), clock.left(list(left), n_workers)))
+        done = len(keys) - len(left)
+        report(Progress(task, record, done, len(keys), clock.left(list(left), n_workers)))
     return len(todo)
 
 
-def _measured(plan: Plan, task: Task, cache: Path) -> tuple[Task, Record]:
-    return task, measure(plan, task, cache)
+# --- what must hold ----------------------------------------------------------------------------
 
 
-def _check_rows(plan: Plan, todo: Sequence[Task], kept: dict[str, str]) -> None:
-    """Refuse to go on with other rows than those of the runs that are done."""
+def _make_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(
+            f"cannot make folder {str(folder)!r}: {error.strerror}; choose another place with --store"
+        ) from error
+    return folder
+
+
+def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Refuse to go on with other rows than those of the runs that are done; returns the rows' digests."""
+    before = {task.data: kept[key]["rows"] for task, key in find_kept(plan, kept).items()}
+    digests = {}
     for name in dict.fromkeys(task.data for task in todo):
         rows = load_rows(plan.find_data(name), plan.folder)
-        if kept.get(name, rows.digest) != rows.digest:
+        if before.get(name, rows.digest) != rows.digest:
             raise StudyError(
                 f"the rows of {name} are not those that the finished runs had ({rows.digest} now, "
-                f"{kept[name]} then); bring the old rows back, or choose another folder with --store"
+                f"{before[name]} then); bring the old rows back, or choose another folder with --store"
             )
+        k = plan.find_data(name).k
+        if k > len(rows.X):
+            raise StudyError(f"{name} has {len(rows.X)} rows, too few for k = {k} clusters; lower k")
+        if rows.clients is not None:
+            _check_clients(plan, [task for task in todo if task.data == name], len(np.unique(rows.clients)))
+        digests[name] = rows.digest
+    return digests
 
 
-class Clock:
-    """How long runs took, by what they have in common, to foresee how long others take."""
-
-    def __init__(self) -> None:
-        self._totals: dict[tuple[object, ...], tuple[float, int]] = {}
-
-    @staticmethod
-    def _alike(task: Task) -> list[tuple[object, ...]]:
-        """Groups of runs like this one, the most alike first."""
-        exact = (task.data, task.distribution, task.algorithm, task.clients_per_round)
-        return [exact, exact[:3], (task.data, task.algorithm), (task.data,), ()]
-
-    def add(self, task: Task, seconds: float) -> None:
-        """Take note of a finished run."""
-        for group in self._alike(task):
-            total, count = self._totals.get(group, (0.0, 0))
-            self._totals[group] = (total + seconds, count + 1)
-
-    def left(self, tasks: Sequence[Task], n_workers: int) -> float:
-        """Seconds until so many workers have done these, each as long as those that are most like it."""
-        return sum(self._expected(task) for task in tasks) / max(1, min(n_workers, len(tasks)))
-
-    def _expected(self, task: Task) -> float:
-        total, count = next(
-            (self._totals[group] for group in self._alike(task) if group in self._totals), (0.0, 1)
+def _check_clients(plan: Plan, todo: Sequence[Task], n_clients: int) -> None:
+    """Refuse to ask more clients a round than the data comes with."""
+    for task in todo:
+        n = task.clients_per_round
+        if n is None or n <= n_clients or distribution_of(plan.find_data(task.data), task).rule is not None:
+            continue
+        raise StudyError(
+            f"{task.data} comes with {n_clients} clients, but {n} are to be asked in a round; set "
+            f"clients_per_round in the plan to {n_clients} at most"
         )
-        return total / count
+
+
+def _check_record(task: Task, record: Record, key: str, digest: str) -> None:
+    """Refuse a record of something else than was asked for; workers read files of their own."""
+    if record.key != key:
+        raise StudyError(f"{task}: its weighting rule was changed while the study ran; run it again")
+    if record.facts["rows"] != digest:
+        raise StudyError(
+            f"{task}: the rows that it had are not those that are here ({record.facts['rows']} there, "
+            f"{digest} here); give all workers the same data"
+        )

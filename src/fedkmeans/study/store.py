@@ -65,8 +65,10 @@ class Store:
             raise StudyError(f"cannot make folder {str(self.folder)!r}: {error.strerror}") from error
         row = (record.key, json.dumps(record.facts, sort_keys=True), _packed(record.centroids))
         with self._open() as connection, connection:
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("BEGIN IMMEDIATE")  # so that table, version and record come together
+            if self._is_new(connection):
+                connection.execute(_TABLE)
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
             return connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row).rowcount == 1
 
     def keys(self) -> set[str]:
@@ -86,14 +88,20 @@ class Store:
         if not self.path.exists():
             return []
         with self._open() as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > _VERSION:
-                raise StudyError(
-                    f"{str(self.path)!r} was written by a newer fedkmeans (format {version}, this one knows "
-                    f"{_VERSION}); update fedkmeans"
-                )
-            # A process that died before its first record leaves an empty file.
-            return connection.execute(query).fetchall() if version else []
+            return [] if self._is_new(connection) else connection.execute(query).fetchall()
+
+    def _is_new(self, connection: sqlite3.Connection) -> bool:
+        """Whether nothing was ever kept: a process that died before its first record leaves an empty file."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > _VERSION:
+            raise StudyError(
+                f"{str(self.path)!r} was written by a newer fedkmeans (format {version}, this one knows "
+                f"{_VERSION}); update fedkmeans"
+            )
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if (version or tables) and "runs" not in tables:
+            raise StudyError(f"{str(self.path)!r} holds no runs of a study; choose another folder")
+        return bool(version == 0)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
