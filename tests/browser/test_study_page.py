@@ -10,7 +10,6 @@ from tests.report.studies import K, make_study
 
 from fedkmeans.report.study import write_report
 
-pytest.importorskip("plotly", reason="the page needs Plotly: pip install 'fedkmeans[report]'")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -4,7 +4,6 @@ import base64
 import json
 import re
 import struct
-import sys
 import zlib
 from html.parser import HTMLParser
 
@@ -13,12 +12,10 @@ import pandas as pd
 import pytest
 from tests.report.studies import K, make_study
 
-from fedkmeans.errors import DataError, StudyError
+from fedkmeans.errors import DataError
 from fedkmeans.report import content, head
 from fedkmeans.report.pictures import ends, matched, png, strip, view_of
 from fedkmeans.report.study import page, script_json, write_report
-
-pytest.importorskip("plotly", reason="the page needs Plotly: pip install 'fedkmeans[report]'")
 
 EVIL = "</script><script>alert(1)</script>&amp;"
 
@@ -366,10 +363,3 @@ def test_the_file_is_there_whole_or_not_at_all(study, tmp_path, monkeypatch):
 def test_a_folder_that_is_not_there(study, tmp_path):
     with pytest.raises(DataError, match="cannot write"):
         write_report(*study, tmp_path / "no" / "report.html")
-
-
-def test_without_plotly_the_error_says_what_to_install(study, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(StudyError, match=re.escape("pip install 'fedkmeans[report]'")):
-        write_report(*study, tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()

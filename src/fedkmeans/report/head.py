@@ -36,7 +36,7 @@ def commands(plan: Plan) -> list[str]:
     shown = file.relative_to(here) if file.is_relative_to(here) else Path(file.name)
     path = shlex.quote(str(shown))
     return [
-        "pip install 'fedkmeans[report]'",
+        "pip install fedkmeans",
         f"fedkmeans study run {path}",
         f"fedkmeans study report {path}",
     ]

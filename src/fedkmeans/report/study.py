@@ -10,9 +10,9 @@ from pathlib import Path
 from string import Template
 
 import pandas as pd
+from plotly.offline import get_plotlyjs
 
 from fedkmeans.data import atomic_path
-from fedkmeans.errors import StudyError
 from fedkmeans.report.content import page_content
 from fedkmeans.report.head import commands, facts
 from fedkmeans.study.plan import Plan
@@ -33,11 +33,6 @@ def write_report(
         Those of the first runs, as `Store.centroids` gives them.
     path : path
         Where to. All that the page needs is in this file; it loads nothing.
-
-    Raises
-    ------
-    StudyError
-        Plotly, which draws the figures, is not installed.
     """
     text = page(plan, frame, centroids)
     with atomic_path(path) as temporary:
@@ -46,13 +41,12 @@ def write_report(
 
 def page(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> str:
     """The text of the page; see `write_report`."""
-    plotly = _plotly()
     return Template(_part("page.html")).substitute(
         title=escape(plan.title),
         facts=_described(facts(plan, frame)),
         commands="\n".join(escape(line) for line in commands(plan)),
         style=_part("page.css"),
-        plotly=plotly,
+        plotly=get_plotlyjs(),
         data=script_json(page_content(plan, frame, centroids)),
         script=_part("page.js"),
     )
@@ -66,15 +60,6 @@ def script_json(content: object) -> str:
 
 def _described(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
-
-
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise StudyError("the page needs Plotly: pip install 'fedkmeans[report]'") from error
-    script: str = get_plotlyjs()
-    return script
 
 
 def _part(name: str) -> str:
