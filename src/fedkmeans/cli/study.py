@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -108,8 +108,7 @@ def _count_done(plan: Plan, store: Store, tasks: Sequence[Any]) -> int:
 def _cluster(scheduler: str | None) -> Iterator[None]:
     """Let joblib send its work to a Dask cluster, if there is one."""
     if scheduler is None:
-        with nullcontext():
-            yield
+        yield
         return
     try:
         distributed: Any = import_module("distributed")
