@@ -401,7 +401,8 @@ def lines_walked(n_walks):
         rng = np.random.default_rng(seed)
         kind = str(rng.choice(["blobs", "grid", "normal"]))
         weights = str(rng.choice(["none", "few"]))
-        rows, scale, offset = make_table(rng, [3, 5, 8], np.float64, kind, PLACES[0], "C", weights)
+        dtype = np.float32 if seed % 5 == 2 else np.float64
+        rows, scale, offset = make_table(rng, [3, 5, 8], dtype, kind, PLACES[0], "C", weights)
         if seed % 10 == 1:
             rows.X[0] *= 1e20
         with constants(**columns if seed % 4 else {"FOLLOWED_ROWS": 0, "MANY_COLUMNS": 5}):

@@ -44,6 +44,11 @@ _MANY_COLUMNS = 64
 # Numbers in the buffers of one block, in single precision: they should stay close to the processor.
 _BLOCK_NUMBERS = 200_000
 
+# Squared length of a centroid, in units of their squared distance, up to which nothing need be shifted.
+_NOT_FAR = 16.0
+# Squared lengths with which single precision does well without a factor.
+_MODERATE = 1e-10, 1e10
+
 # One open distance in so many is when computing them all becomes cheaper.
 _FEW_OPEN = 8
 
@@ -230,6 +235,50 @@ def load_rows(X, start, n, shift, factor, rows, lengths):
         lengths[q] = total
 
 
+def rows_as_they_are(X, start, n, rows):
+    """Rows in single precision need no copy; for others `rows`. Chosen when it is compiled for one."""
+    return X[start : start + n] if X.dtype == np.float32 else rows
+
+
+@overload(rows_as_they_are)
+def _choose_rows(X, start, n, rows):
+    if X.dtype == types.float32:
+        return lambda X, start, n, rows: X[start : start + n]
+    return lambda X, start, n, rows: rows
+
+
+@inner(fastmath=_ANY_ORDER)
+def square_lengths(rows, lengths):
+    """Squared lengths of rows in single precision."""
+    for q in range(len(rows)):
+        total = np.float32(0)
+        for f in range(rows.shape[1]):
+            total += rows[q, f] * rows[q, f]
+        lengths[q] = total
+
+
+@inner()
+def round_centroids(centroids, scaled, squares):
+    """The centroids in single precision, neither shifted nor scaled, where that serves well.
+
+    That is where they are not much longer than they are apart, and nothing can overflow. Returns the
+    length of the longest; 0 where they must be shifted.
+    """
+    k, m = centroids.shape
+    longest, apart = 0.0, 0.0
+    for j in range(k):
+        total, difference = 0.0, 0.0
+        for f in range(m):
+            scaled[j, f] = centroids[j, f]
+            total += centroids[j, f] ** 2
+            difference += (centroids[j, f] - centroids[0, f]) ** 2
+        squares[j] = total
+        longest, apart = max(longest, total), max(apart, difference)
+    if _MODERATE[0] < longest < _MODERATE[1] and longest < _NOT_FAR * apart:
+        return np.sqrt(longest)
+    return 0.0
+
+
 @inner()
 def multiply(rows, scaled, scratch):
     """Products of the k shifted and scaled centroids with n such rows, shape (k, n)."""
@@ -394,19 +443,26 @@ def scan(X, weight, start, stop, centroids, scratch, labels, sums, counts, inert
     """
     size, label, (k, m) = scratch.size, scratch.label, centroids.shape
     few = len(scratch.columns) > 0
-    factor = scratch.shift.dtype.type(
-        1.0 if few else focus(centroids, scratch.scaled, scratch.squares, scratch.shift)
-    )  # fmt: skip
+    scaled, squares, lengths = scratch.scaled[:k], scratch.squares, scratch.lengths
+    longest, factor = 0.0, 1.0
+    if not few and scratch.shift.itemsize == 4:
+        longest = round_centroids(centroids, scaled, squares)
+    if not few and longest == 0:
+        factor = focus(centroids, scaled, squares, scratch.shift)
+    factor = scratch.shift.dtype.type(factor)
     for block in range(start, stop, size):
         n = min(size, stop - block)
         if few:
             nearest_by_definition(X, block, n, centroids, scratch)
         else:
             rows = scratch.rows[: n * m].reshape(n, m)
-            load_rows(X, block, n, scratch.shift, factor, rows, scratch.lengths)
-            nearest_by_product(
-                X, block, centroids, rows, scratch.lengths, scratch.scaled[:k], scratch.squares, 1.0, scratch
-            )  # fmt: skip
+            if longest > 0:
+                rows = rows_as_they_are(X, block, n, rows)
+                square_lengths(rows, lengths)
+            else:
+                load_rows(X, block, n, scratch.shift, factor, rows, lengths)
+            reach = longest if longest > 0 else 1.0
+            nearest_by_product(X, block, centroids, rows, lengths, scaled, squares, reach, scratch)
         if len(labels):
             for q in range(n):
                 labels[block + q] = label[q]
