@@ -17,6 +17,9 @@ import faiss
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+# Threads of OpenMP look out for more work before they go to sleep: hundreds of thousands of times, or for
+# some tens of milliseconds.
+_AWAKE_S = 0.1
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "faiss-cpu", "fedkmeans")
 
 
@@ -38,14 +41,17 @@ def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 def side_by_side(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
     """Time the sides in turns, so that a machine that slows down slows all of them down.
 
-    Before each timed call there is one that is not: it may compile, or load a library, and threads of
-    the side before stay awake for a while and take the core from whoever comes next. What is timed is a
-    call among others of its kind.
+    Before each timed call there are some that are not: one may compile, or load a library, and threads
+    of the side before stay awake for a while and take the core from whoever comes next. What is timed is
+    a call among others of its kind.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, function in sides.items():
+            quiet = time.perf_counter() + _AWAKE_S
             function()
+            while time.perf_counter() < quiet:
+                function()
             taken[name].append(seconds(function)[0])
     return taken
 

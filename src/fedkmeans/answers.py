@@ -141,7 +141,8 @@ def _clusters(
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[records.CentroidSet]:
         shards = group[0].shards
-        rngs = [site.generator(query.seed) for site in group]
+        # In threads: what a site draws depends on its rows, all of which are read for it.
+        rngs = in_threads(lambda site: site.generator(query.seed), [(site,) for site in group], n_threads)
         least = [site.policy.min_cluster_size for site in group]
         return local_clusters(shards.rows, which, query, rngs, least, shards.kernel, n_threads)
 

@@ -25,10 +25,15 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from fedkmeans.kernels.compiling import keep_collector_still
+
 # What Python calls is compiled once for each kind of data and kept on disk; what only these functions
-# call is compiled into them, without what Python would need to call it.
+# call is compiled into them, without what Python would need to call it. Long functions with a single
+# caller become part of it before anything is compiled: else their code is optimised twice.
 entry = partial(njit, nogil=True, error_model="numpy", cache=True)
 inner = partial(njit, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+part_of_caller = partial(inner, inline="always")
+keep_collector_still(__name__)
 
 # Sums may be added in any order here, but NaN is still NaN.
 _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
@@ -782,7 +787,7 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
     return n_computed
 
 
-@inner()
+@part_of_caller()
 def measure(X, start, stop, centroids, single, near, scratch, lower, upper, labels):
     """Labels and bounds of a client's rows from scratch, by matrix product."""
     size, label, errors = scratch.size, scratch.label, scratch.square
@@ -1130,7 +1135,7 @@ def decide_by_means(
     return label
 
 
-@inner()
+@part_of_caller()
 def gram_steps(
     X, weight, start, received, max_local, tol_local, drop, gram, lengths, scale, error,
     first_sums, first, lower, counts, final, status, last_counts, means, reach, probe, room,
@@ -1682,7 +1687,7 @@ def gram_plusplus(
             closest[p] = min(closest[p], distance_by_gram(gram, lengths, p, row, noise))
 
 
-@inner()
+@part_of_caller()
 def gram_lloyd(X, weight, start, gram, lengths, error, chosen, max_iter, count, centroids, room):
     """Lloyd's steps from the chosen rows until no label changes; the last means go to `centroids`.
 
