@@ -137,6 +137,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
                 on_round(state, info)
 
         conversation = self._conversation(schema, federation.clients, seed, observe)
+        if isinstance(federation, InProcess) and hasattr(self, "max_local"):
+            federation.expect(self.n_clusters, self.max_local)
         try:
             self._store(hold(federation, conversation), history, schema, seed)
         except KeyboardInterrupt:
@@ -153,6 +155,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if schema.feature_names is not None:
             self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
         self.n_features_in_ = schema.n_features
+        self.client_sizes_ = dict(schema.sizes)
         self.seed_ = seed
         self.cluster_centers_ = np.array(fitted.centroids)  # the caller's own, free to be changed
         self.n_iter_ = fitted.n_rounds

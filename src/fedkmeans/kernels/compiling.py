@@ -11,7 +11,7 @@ import gc
 from numba.core import event
 
 
-class _CollectorKeepsStill(event.Listener):  # type: ignore[misc]
+class _CollectorKeepsStill(event.Listener):
     """Pauses the collector while functions of one module are compiled, with all that they call."""
 
     def __init__(self, module: str) -> None:

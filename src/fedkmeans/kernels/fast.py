@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedkmeans.clustering import BETTER, best_of
-from fedkmeans.kernels import compiled, gram_kmeans, plain
+from fedkmeans.kernels import ahead, compiled, gram_kmeans, plain
 from fedkmeans.kernels.gram_kmeans import Draws
 from fedkmeans.kernels.protocol import Clustered, Outcome, Rows
 from fedkmeans.kernels.scanning import NOTHING, as_data, as_double, scan_rows
@@ -72,7 +72,7 @@ class Fast:
         self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
     ) -> FloatArray:
         """The same for the rows of each client, following the last round where there was one."""
-        received, memo = as_double(centroids), _memo(rows)
+        received, memo = as_double(centroids), memo_of(rows)
         trail = memo.nearest_trail(received)
         if trail is not None:
             with memo.following(trail):
@@ -90,7 +90,7 @@ class Fast:
     ) -> FloatArray:
         """Lloyd's steps until no label changes."""
         rows = Rows(X, np.array([0, len(X)]), sample_weight)
-        trail = _memo(rows).find_trail(rows, as_double(centroids), with_gram=False)
+        trail = memo_of(rows).find_trail(rows, as_double(centroids), with_gram=False)
         before: IntArray | None = None
         for _ in range(max_iter):
             labels, moved, counts = self._one_step(rows, as_double(centroids), trail)
@@ -108,7 +108,7 @@ class Fast:
         self, rows: Rows, received: FloatArray, trail: Trail | None
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Labels, means and counts of all rows, following the last step where that is possible."""
-        memo = _memo(rows)
+        memo = memo_of(rows)
         if trail is not None:
             found = Work(rows, memo, np.array([0]), received, 1, 0.0, False, False, 1).follow(trail)
             return trail.arrays.labels.copy(), found.centroids(0), found.counts[0]
@@ -140,7 +140,7 @@ class Fast:
         n_threads: int = 1,
     ) -> list[Clustered]:
         """k-means on the rows of each client."""
-        weights = _memo(rows).weights
+        weights = memo_of(rows).weights
         draws = [
             Draws.of(weights[rows.part(client)], k, rng, n_init)
             for client, k, rng in zip(which, n_clusters, rngs, strict=True)
@@ -156,7 +156,7 @@ class Fast:
         results: dict[int, Clustered] = {}
         chosen: dict[int, IntArray] = {}
         for start in range(0, len(few), size):
-            some, memo = few[start : start + size], _memo(rows)
+            some, memo = few[start : start + size], memo_of(rows)
             some_draws = [draws[place] for place in some]
             found = gram_kmeans.cluster_each(
                 memo.data, memo.weights, rows, which[some], some_draws, max_iter, n_threads
@@ -224,7 +224,7 @@ class Fast:
                 n_threads=n_threads,
             )
         work = Work(
-            rows, _memo(rows), which, as_double(centroids), max_local, tol_local, empty_clusters == "drop",
+            rows, memo_of(rows), which, as_double(centroids), max_local, tol_local, empty_clusters == "drop",
             inertia, n_threads,
         )  # fmt: skip
         trail = work.memo.find_trail(rows, work.received, with_gram=max_local > 1)
@@ -233,14 +233,20 @@ class Fast:
         with work.memo.following(trail):
             return work.follow(trail)
 
+    def expect(self, rows: Rows, k: int, max_local: int) -> None:
+        """Begin to compile what such local steps need, in another process and once on a machine."""
+        if memo_of(rows).may_follow(rows, k, with_gram=max_local > 1):
+            ahead.begin(memo_of(rows).data.dtype, max_local)
+
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """All where answers are remembered, else as many as 32 MB of local centroids."""
-        if _memo(rows).may_follow(rows, len(centroids), with_gram=True):
+        if memo_of(rows).may_follow(rows, len(centroids), with_gram=True):
             return len(rows.starts)
         return max(1, _HELD // centroids.size)
 
 
-def _memo(rows: Rows) -> Memo:
+def memo_of(rows: Rows) -> Memo:
+    """What is remembered about these rows."""
     if rows.memo is None:
         rows.memo = Memo(as_data(rows.X), as_double(rows.sample_weight), len(rows.X))
     memo: Memo = rows.memo

@@ -157,6 +157,9 @@ class Plain:
 
         return Summaries(in_threads(work, [(int(client),) for client in which], n_threads))
 
+    def expect(self, rows: Rows, k: int, max_local: int) -> None:
+        """There is nothing to prepare."""
+
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """Local centroids of so many clients are 32 MB."""
         return max(1, 2**22 // centroids.size)

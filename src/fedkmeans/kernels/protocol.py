@@ -169,6 +169,10 @@ class Kernel(Protocol):
         """Local steps of the clients `which`, all in one call; see `lloyd.local_update`."""
         ...
 
+    def expect(self, rows: Rows, k: int, max_local: int) -> None:
+        """Prepare, in the background, for such local steps with k centroids: they will be asked for soon."""
+        ...
+
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """How many clients to pass to `local_steps` at a time, so that memory stays bounded."""
         ...

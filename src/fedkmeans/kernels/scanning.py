@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans.kernels import compiled
+from fedkmeans.kernels import ahead, compiled
 from fedkmeans.sparse_rows import SparseRows, Table
 from fedkmeans.threads import in_threads
 from fedkmeans.typing import DataArray, FloatArray, IntArray
@@ -103,7 +103,11 @@ def scan_rows(
             np.zeros(k) if sums else NOTHING,
             np.zeros(k) if inertia else NOTHING,
         )
-        scan = compiled.scan_sparse if isinstance(data, compiled.Csr) else compiled.scan
+        if isinstance(data, compiled.Csr):
+            scan = compiled.scan_sparse
+        else:
+            scan = compiled.scan
+            ahead.wait(data.dtype, ahead.SCAN)
         scan(data, weight, first, last, centroids, new_scratch(data, k, m, last - first), labels, *part)
         return part
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans.kernels import compiled
+from fedkmeans.kernels import ahead, compiled
 from fedkmeans.kernels.protocol import Rows
 from fedkmeans.kernels.scanning import are_large, as_double, new_scratch, scan_rows
 from fedkmeans.kernels.trails import Grams, Ledger, Memo, Singles, Trail
@@ -137,28 +137,37 @@ class Work:
         trail.arrive(self.which, self.received)
         return scores
 
-    def follow(self, trail: Trail) -> Found:
-        """With what is remembered of the last time."""
-        memo, rows = self.memo, self.rows
+    def step_follower(self, trail: Trail) -> Callable[[IntArray, Any], None]:
+        """A function that makes the local steps of some clients from their first labels, in any thread."""
+        memo, rows, weights = self.memo, self.rows, self.memo.weights
         if trail.with_gram and memo.grams is None:
             memo.grams = Grams(rows)
         grams = memo.grams
-        follow = self._label_follower(trail)
         setting = trail.setting(self.max_local, self.tol_local, self.drop)
-        weights = memo.weights
 
-        def work(part: IntArray) -> None:
-            scratch, room = trail.take_buffers(memo.data.dtype)
-            which = self.which[part]
-            follow(which, scratch, room)
+        def follow(which: IntArray, room: Any) -> None:
             if grams is None or self.max_local == 1:
                 compiled.follow_step(memo.data, weights, rows.starts, which, trail.arrays, room)
-            else:
-                grams.prepare(memo.data, weights, rows.starts, which)
-                compiled.follow_steps(
-                    memo.data, weights, rows.starts, which, self.received, self.max_local, self.tol_local,
-                    self.drop, setting, grams.arrays, trail.arrays, room,
-                )  # fmt: skip
+                return
+            grams.prepare(memo.data, weights, rows.starts, which)
+            compiled.follow_steps(
+                memo.data, weights, rows.starts, which, self.received, self.max_local, self.tol_local,
+                self.drop, setting, grams.arrays, trail.arrays, room,
+            )  # fmt: skip
+
+        return follow
+
+    def follow(self, trail: Trail) -> Found:
+        """With what is remembered of the last time."""
+        dtype = self.memo.data.dtype
+        follow_labels, follow_steps = self._label_follower(trail), self.step_follower(trail)
+
+        def work(part: IntArray) -> None:
+            scratch, room = trail.take_buffers(dtype)
+            which = self.which[part]
+            follow_labels(which, scratch, room)
+            ahead.wait(dtype, ahead.STEPS)
+            follow_steps(which, room)
             trail.buffers.append((scratch, room))
 
         new = trail.arrays.seen[self.which] < 0

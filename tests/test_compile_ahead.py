@@ -1,0 +1,118 @@
+"""Compiling in a second process: once, only where it helps, and harmless when it fails."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fedkmeans.kernels import ahead
+
+COLD_FIT = """
+import numpy as np
+from numba.core import event
+from fedkmeans import FederatedKMeans
+
+class Names(event.Listener):
+    compiled = set()
+    def on_start(self, event):
+        self.compiled.add(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Names())
+X = np.random.default_rng(0).normal(size=(320, 24))
+clients = np.repeat(np.arange(8), 40)
+fast, plain = (
+    FederatedKMeans.paper(4, max_rounds=30, random_state=0, kernel=kernel).fit(X, clients=clients)
+    for kernel in ("numba", "numpy")
+)
+assert np.allclose(fast.cluster_centers_, plain.cluster_centers_, rtol=0, atol=1e-12)
+print(*sorted(Names.compiled))
+"""
+
+
+def cold_fit(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", COLD_FIT],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(ahead._n_cores() < 2, reason="needs a second core")
+def test_what_another_process_compiled_is_not_compiled_again(tmp_path):
+    compiled = cold_fit(tmp_path)
+    assert {"gram_kmeans", "follow_labels"} <= set(compiled)
+    # Were it asked for with other types of arguments, it would be compiled in vain, and nobody would notice.
+    assert not {"scan", "follow_steps"} & set(compiled)
+    assert len(list(tmp_path.rglob("ahead-float64-steps-*"))) == 1
+    assert cold_fit(tmp_path) == []
+
+
+@pytest.fixture
+def cold(tmp_path, monkeypatch):
+    """As if nothing were compiled yet; the process that compiles is another, which can be chosen."""
+    monkeypatch.setattr(ahead, "_n_cores", lambda: 2)
+    monkeypatch.setattr(ahead, "_cache_folder", lambda: str(tmp_path))
+    started = []
+
+    def instead_of_compiling(script):
+        def start(command, **options):
+            started.append(command)
+            return subprocess_popen([sys.executable, "-c", script, *command[3:]], **options)
+
+        subprocess_popen = subprocess.Popen
+        monkeypatch.setattr(ahead.subprocess, "Popen", start)
+        return started
+
+    yield instead_of_compiling
+    for name in list(ahead._children):
+        ahead._finish(name)
+
+
+GOOD = "import sys, pathlib; print('scan'); print('steps'); pathlib.Path(sys.argv[-1]).touch()"
+
+
+def test_happens_once_for_each_type_and_kind_of_steps(cold):
+    started = cold(GOOD)
+    for dtype, max_local in [("float64", 5), ("float64", 3), ("float64", 1), ("float32", 5)] * 2:
+        ahead.begin(dtype, max_local)
+        ahead.wait(dtype, ahead.STEPS)
+        ahead._finish(dtype)
+    assert [command[3:5] for command in started] == [["float64", "2"], ["float64", "1"], ["float32", "2"]]
+
+
+def test_waits_for_what_is_asked_for(cold):
+    cold("import sys, time; print('scan', flush=True); time.sleep(0.5); print('steps', flush=True)")
+    ahead.begin("float64", 5)
+    child = ahead._children["float64"]
+    ahead.wait("float64", ahead.SCAN)
+    assert child.said == {"scan"}
+    ahead.wait("float32", ahead.STEPS)  # of which nothing is being compiled
+    ahead.wait("float64", ahead.STEPS)
+    assert child.said == {"scan", "steps"}
+    assert not ahead._children  # so that rounds lose no time with it
+
+
+@pytest.mark.parametrize("script", ["raise SystemExit(1)", "print('scan'); raise SystemExit(1)"])
+def test_a_process_that_fails_is_not_waited_for(cold, script):
+    cold(script)
+    ahead.begin("float64", 5)
+    ahead.wait("float64", ahead.STEPS)
+    assert not ahead._children
+
+
+def test_not_with_one_core_nor_without_a_cache_nor_in_a_frozen_program(cold, monkeypatch):
+    started = cold(GOOD)
+    for name, value in [("_n_cores", lambda: 1), ("_cache_folder", lambda: None)]:
+        with monkeypatch.context() as patch:
+            patch.setattr(ahead, name, value)
+            ahead.begin("float64", 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "frozen", True, raising=False)
+        ahead.begin("float64", 5)
+    assert not started
