@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed
-from fedkmeans.conversation import Ask, AskTotal, Total, add_up, hold, together
+from fedkmeans.conversation import Ask, AskTotal, Fresh, Total, add_up, hold, together
 from fedkmeans.errors import FederationError
-from fedkmeans.records import Bundle, Describe, Score, ScoreTotals
+from fedkmeans.records import Bundle, Describe, Score, ScoreTotals, SendChange
 
 
 class Watched:
@@ -60,6 +60,54 @@ def test_conversations_held_together_share_exchanges_and_keep_their_own_answers(
     assert [type(query) for query in watched.queries] == [Bundle, Bundle, Score]
     alone = [hold(federation, score(c, n)) for c, n in zip(starts, lengths, strict=True)]
     assert results == alone
+
+
+def names(n):
+    drawn = []
+    for _ in range(n):
+        name = yield Fresh()
+        drawn.append(name)
+    return drawn
+
+
+def test_names_are_drawn_once(federation):
+    drawn = hold(federation, names(50))
+    assert len(set(drawn)) == 50
+    assert all(len(name) == 16 and int(name, 16) >= 0 for name in drawn)
+
+
+def test_conversations_held_together_draw_each_their_own_names(federation):
+    one, two, three = hold(federation, together([names(2), names(3), names(2)]))
+    assert len({*one, *two, *three}) == 7
+
+
+def test_a_federation_may_say_which_names_are_drawn(federation):
+    watched = Watched(federation)
+    watched.fresh = iter("abcde").__next__
+    assert hold(watched, together([names(2), names(3)])) == [["a", "c"], ["b", "d", "e"]]
+
+
+def test_all_that_is_random_in_a_run_is_drawn_outside(blobs):
+    """With the same names a run asks the same questions, to the letter."""
+    X, clients = blobs
+    asked = []
+    for seed in (0, 0, 1):
+        watched = Watched(InProcess.from_arrays(X, clients))
+        numbers = iter(range(1000))
+        watched.fresh = lambda numbers=numbers: f"name {next(numbers)}"
+        model = FederatedKMeans(3, memory="client", n_init=3, max_rounds=3, tol=0, random_state=seed)
+        model.fit_federation(watched)
+        asked.append([repr(query) for query in watched.queries])
+        # Restarts share the name of the run, and nothing else.
+        changes = [part for query in watched.queries if isinstance(query, Bundle) for part in query.queries
+                   if isinstance(part, SendChange)]  # fmt: skip
+        assert len(changes) == 3 * 3
+        assert [len({getattr(c, what) for c in changes}) for what in ("run", "total", "exchange")] == [
+            1,
+            3,
+            9,
+        ]
+    assert asked[0] == asked[1] != asked[2]
 
 
 def test_together_of_questions_to_different_clients(federation):

@@ -15,6 +15,7 @@ seconds.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -56,6 +57,15 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class Fresh:
+    """Draw a name that nobody has used; the answer is a random text of 16 hex digits. Sends nothing.
+
+    An algorithm asks for it and draws nothing itself, so that it does the same again when it is sent
+    the same answers.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Total:
     """The sum of the replies, who took part, and how many bytes they sent.
 
@@ -67,14 +77,16 @@ class Total:
     received: Any = 0
 
 
-Request: TypeAlias = Ask | AskTotal | Members
+Request: TypeAlias = Ask | AskTotal | Members | Fresh
 Conversation: TypeAlias = Generator[Request, Any, T]
 
 
 class Federation(Protocol):
     """What carries queries to clients and brings replies back.
 
-    Clients that do not answer are missing from what is returned; that is no error.
+    Clients that do not answer are missing from what is returned; that is no error. A federation that
+    wants to know which names are drawn (`Fresh`) may have a method `fresh`; it is no part of the
+    protocol, since a transport has no say in it and none should have to write one.
     """
 
     @property
@@ -139,20 +151,32 @@ def hold(federation: Federation, conversation: Conversation[T]) -> T:
             request = conversation.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        if isinstance(request, Members):
-            answer = federation.clients
-            continue
-        if isinstance(request, AskTotal):
-            answer = federation.total(request.query, request.clients)
-            nobody = not answer.answered
-        else:
-            answer = federation.ask(request.query, request.clients)
-            nobody = not answer
-        if nobody and not request.optional:
-            raise FederationError(
-                f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
-                f"the query {type(request.query).__name__}. Check that the sites are running and connected."
-            )
+        answer = _answer_to(request, federation)
+
+
+def new_name() -> str:
+    """Return a name that nobody has used: 16 random hex digits."""
+    return secrets.token_hex(8)
+
+
+def _answer_to(request: Request, federation: Federation) -> Any:
+    if isinstance(request, Members):
+        return federation.clients
+    if isinstance(request, Fresh):
+        return getattr(federation, "fresh", new_name)()
+    answer: Any
+    if isinstance(request, AskTotal):
+        answer = federation.total(request.query, request.clients)
+        nobody = not answer.answered
+    else:
+        answer = federation.ask(request.query, request.clients)
+        nobody = not answer
+    if nobody and not request.optional:
+        raise FederationError(
+            f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
+            f"the query {type(request.query).__name__}. Check that the sites are running and connected."
+        )
+    return answer
 
 
 def some_of(clients: Sequence[ClientId]) -> str:
@@ -185,11 +209,16 @@ def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
 
 
 def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
-    """Requests that differ in nothing but their query, in order of first appearance."""
+    """Requests that differ in nothing but their query, in order of first appearance.
+
+    Each `Fresh` is by itself: two conversations must not be given the same name.
+    """
     groups: dict[object, list[int]] = {}
     for index, request in requests.items():
         alike: object = Members
-        if not isinstance(request, Members):
+        if isinstance(request, Fresh):
+            alike = (Fresh, index)
+        elif not isinstance(request, Members):
             alike = (type(request), request.clients, request.optional)
         groups.setdefault(alike, []).append(index)
     return list(groups.values())
@@ -198,9 +227,9 @@ def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
 def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     """Ask a group's queries in one exchange and give each member its own part of the answer."""
     first = next(iter(requests.values()))
-    if len(requests) == 1 or isinstance(first, Members):
+    if len(requests) == 1 or isinstance(first, Members | Fresh):
         return dict.fromkeys(requests, (yield first))
-    queries = tuple(request.query for request in requests.values() if not isinstance(request, Members))
+    queries = tuple(request.query for request in requests.values() if isinstance(request, Ask | AskTotal))
     answer = yield replace(first, query=Bundle(queries))
     if isinstance(answer, Total):
         if not answer.answered:

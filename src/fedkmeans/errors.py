@@ -1,6 +1,6 @@
 """Errors a person can act on: each message names the client, the column and the remedy.
 
-All but :class:`FederationError` are also :class:`ValueError`, so that code written for
+All but :class:`FederationError` and its kinds are also :class:`ValueError`, so that code written for
 scikit-learn's conventions catches them; the command line turns each into one line and exit code 2.
 """
 
@@ -19,6 +19,14 @@ class ParameterError(FedKMeansError, ValueError):
 
 class FederationError(FedKMeansError, RuntimeError):
     """The federation cannot go on, for instance because no client answers."""
+
+
+class WireError(FederationError):
+    """What came over the wire, or from a disk, is not what was sent."""
+
+
+class JournalError(FederationError):
+    """The journal of a run cannot be written, or does not belong to this run."""
 
 
 class ModelError(FedKMeansError, ValueError):

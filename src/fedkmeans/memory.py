@@ -18,7 +18,6 @@ a cluster of which little is known moves little.
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedkmeans.contacts import Contacts
-from fedkmeans.conversation import Ask, AskTotal, Conversation, Total
+from fedkmeans.conversation import Ask, AskTotal, Conversation, Fresh, Total
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.lloyd import means
 from fedkmeans.records import SendChange, SendWord, bytes_to, n_bytes
@@ -96,9 +95,9 @@ class SumOfAll:
     contacts: Contacts = field(default_factory=Contacts)
 
     @classmethod
-    def empty(cls, run: str, k: int, m: int) -> SumOfAll:
+    def empty(cls, run: str, name: str, k: int, m: int) -> SumOfAll:
         """Return a sum under a new name, to which everybody will send all they have."""
-        return cls(run, secrets.token_hex(8), 0, RunningTotal.nothing(k, m), {})
+        return cls(run, name, 0, RunningTotal.nothing(k, m), {})
 
     def count(self, answer: Total, exchange: str) -> SumOfAll:
         """Add the changes of an exchange, and take note of whose they are."""
@@ -123,6 +122,18 @@ class SumOfAll:
         return replace(
             self, begun=self.begun + 1, total=RunningTotal.nothing(k, m), counted={}, contacts=contacts
         )
+
+
+@dataclass(slots=True)
+class RunName:
+    """The name of a fit, under which clients keep what they said; all its restarts share it."""
+
+    name: str = ""
+
+    def settle(self, proposed: str) -> str:
+        """Return the name; what is proposed first becomes it."""
+        self.name = self.name or proposed
+        return self.name
 
 
 def forgetting(
@@ -186,7 +197,7 @@ def last_changes(
     chosen: tuple[ClientId, ...],
     *,
     work: LocalWork,
-    run: str,
+    run: RunName,
 ) -> Conversation[Target]:
     """The latest word of every client counts, and the clients keep them.
 
@@ -194,7 +205,11 @@ def last_changes(
     it said, the sum is therefore begun anew: clients that are not part of it yet stand in with the
     centroids as they are, which loses no ground, and send all they have when they are next asked.
     """
-    memory: SumOfAll = state.memory or SumOfAll.empty(run, *state.centroids.shape)
+    memory: SumOfAll | None = state.memory
+    if memory is None:
+        # Restarts come here at the same time, so each draws a name for the run and the first one counts.
+        name_of_run = run.settle((yield Fresh()))
+        memory = SumOfAll.empty(name_of_run, (yield Fresh()), *state.centroids.shape)
     if memory.counted.keys() - set(clients):
         memory = memory.anew()
     answer, exchange, sent, received = yield from _ask_changes(state, chosen, memory, work)
@@ -226,7 +241,7 @@ def _ask_changes(
     state: State, chosen: tuple[ClientId, ...], memory: SumOfAll, work: LocalWork
 ) -> Conversation[tuple[Total, str, int, int]]:
     """Ask for changes; returns the answer, the name of the exchange, and the bytes both ways."""
-    exchange = secrets.token_hex(8)
+    exchange: str = yield Fresh()
     counted = {client: memory.counted.get(client) for client in chosen}
     query = SendChange(work.query(state.centroids), memory.run, memory.name, exchange, counted)
     answer: Total = yield AskTotal(query, chosen, optional=True)
@@ -312,7 +327,7 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
     if isinstance(memory, str) and memory == "server":
         return partial(last_words, work=work)
     if isinstance(memory, str) and memory == "client":
-        return partial(last_changes, work=work, run=secrets.token_hex(8))
+        return partial(last_changes, work=work, run=RunName())
     if isinstance(memory, float | np.floating) and 0 < memory < 1:
         return partial(forgetting, work=work, gamma=float(memory))
     raise ParameterError(
