@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedkmeans.data.messages import one_line
 from fedkmeans.errors import DataError
 
 _REMEDY = "choose a place in an existing folder that you may write to"
@@ -122,7 +121,12 @@ def _as_data_error(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = "make room, or choose another place" if error.errno in _FULL else _REMEDY
-        raise DataError(f"cannot write {os.fspath(path)!r}: {one_line(error)}; {remedy}") from error
+        raise DataError(f"cannot write {os.fspath(path)!r}: {_cause(error)}; {remedy}") from error
+
+
+def _cause(error: OSError) -> str:
+    """What went wrong, without the path of a temporary file."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _flush(file: Path) -> None:

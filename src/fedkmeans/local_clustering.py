@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, svds
 
 from fedkmeans.kernels import Clustered, Kernel, Rows
 from fedkmeans.lloyd import blocks, cluster_sums, double_block, means, squared_distances
@@ -131,6 +130,8 @@ def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> Flo
             block = double_block(X, rows)
             gram += block.T @ block
         return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
+    from scipy.sparse.linalg import LinearOperator, svds  # takes long to load, and is seldom needed
+
     operator = matrix
     if matrix is None:
         operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from fedkmeans import cards
-from fedkmeans.data.atomic import atomic_folder, atomic_path
+from fedkmeans.atomic import atomic_folder, atomic_path
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import ModelError
 from fedkmeans.lloyd import assign, squared_distances

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedkmeans.data.atomic import atomic_path
+from fedkmeans.atomic import atomic_path
 from fedkmeans.errors import DataError
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 

@@ -11,7 +11,6 @@ import zlib
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 
 def as_seed(random_state: Any) -> int:
@@ -29,6 +28,8 @@ def as_seed(random_state: Any) -> int:
     if random_state is None:
         # Fresh entropy rather than the global generator: drawing must not disturb the caller.
         return int(np.random.default_rng().integers(2**31))
+    from sklearn.utils import check_random_state  # takes long to load, and is seldom needed
+
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 

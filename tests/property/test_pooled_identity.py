@@ -14,7 +14,7 @@ from tests.strategies import federations
 from fedkmeans import FKM, FederatedKMeans, KFed, Site
 from fedkmeans.aggregation import target
 from fedkmeans.conversation import add_up
-from fedkmeans.federations import InProcess
+from fedkmeans.federations.in_process import InProcess
 from fedkmeans.records import LocalUpdate
 
 

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.feather as pa_feather
 import pyarrow.parquet as pq
 
-from fedkmeans.data.atomic import atomic_path
+from fedkmeans.atomic import atomic_path
 from fedkmeans.data.columns import Mask
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw

@@ -1,5 +1,5 @@
-"""Transports: each carries queries to sites and replies back."""
+"""Transports: each carries queries to sites and replies back.
 
-from fedkmeans.federations.in_process import InProcess
-
-__all__ = ["InProcess"]
+`in_process` for sites of this process, `flower` for sites elsewhere. Imported one by one: who needs one
+should not have to load the other.
+"""
