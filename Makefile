@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP = $(VENV)/.installed-$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-paper lint format bench study-memory study-paper docs clean
+.PHONY: help demo install test test-faults test-paper lint format bench study-memory study-paper docs clean
 
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,8 +25,11 @@ demo: $(VENV)/.installed-base  ## Install into .venv and compare the algorithms 
 
 install: $(VENV)/.installed-dev  ## Install everything a developer needs into .venv.
 
-test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the long paper runs.
-	$(BIN)/python -m pytest -m "not paper"
+test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the long paper and fault runs.
+	$(BIN)/python -m pytest -m "not paper and not faults"
+
+test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with real processes (half an hour).
+	$(BIN)/python -m pytest -m faults
 
 test-paper: $(VENV)/.installed-test  ## Run the long parity runs against the paper's tables (half an hour).
 	$(BIN)/python -m pytest -m paper

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -31,12 +31,16 @@ from fedkmeans.typing import ClientId, DataArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What all clients of a federation agree on, and by which kernels they compute ("numba+numpy")."""
+    """What all clients of a federation agree on.
+
+    `kernel` says by which kernels they compute ("numba+numpy"), `sizes` how many rows each has.
+    """
 
     n_samples: int
     n_features: int
     feature_names: tuple[str, ...] | None
     kernel: str = ""
+    sizes: Mapping[ClientId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversat
             "bring more rows; two rows are the least."
         )
     kernels = "+".join(sorted({reply.kernel for reply in replies.values()} - {""}))
-    return Schema(n_samples, replies[first].n_features, replies[first].feature_names, kernels)
+    sizes = {name: replies[name].n_samples for name in sorted(replies)}
+    return Schema(n_samples, replies[first].n_features, replies[first].feature_names, kernels, sizes)
 
 
 def _compare(one: ClientId, a: Description, other: ClientId, b: Description) -> None:

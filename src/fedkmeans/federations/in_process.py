@@ -115,7 +115,7 @@ class InProcess:
         return cls(sites, n_jobs)
 
     def expect(self, n_clusters: int, max_local: int) -> None:
-        """Let kernels prepare for local steps that will be asked for; changes nothing but the time it takes."""
+        """Let kernels prepare for local steps that will be asked for; nothing but their speed changes."""
         for shards in {id(site.shards): site.shards for site in self.sites.values()}.values():
             shards.kernel.expect(shards.rows, n_clusters, max_local)
 

@@ -1,0 +1,72 @@
+"""The ClientApp: Flower calls it with a message, a site answers. Its only door to the data is `Site`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
+
+from fedkmeans import records
+from fedkmeans.errors import FederationError, FedKMeansError
+from fedkmeans.federations.flower_messages import ACTION, read_content, write_content
+from fedkmeans.flower import site_folder
+from fedkmeans.flower.simulated import simulated_site
+from fedkmeans.queries import check_query
+from fedkmeans.wire import decode, encode
+
+log = logging.getLogger(__name__)
+app = ClientApp()
+
+# Keys of the node's configuration, and what may stand in for the first.
+FOLDER_KEY, PARTITION_KEY = "site-folder", "partition-id"
+FOLDER_VARIABLE = "FEDKMEANS_SITE"
+
+QUERIES: tuple[type, ...] = get_args(get_args(get_type_hints(records.Bundle)["queries"])[0])
+# Flower's codes end well below; the reason says what matters.
+_REFUSED = 1000
+
+
+@app.query(ACTION)
+def answer(message: Message, context: Context) -> Message:
+    """Let the site answer one query.
+
+    Whatever goes wrong here is told to the server in general terms only. Flower would send the text of
+    an exception along, which may quote a value, and no value leaves the site but in a proper reply.
+    """
+    try:
+        return _answer(message, context)
+    except FedKMeansError as error:
+        log.error("The query is not answered: %s", error)
+        kind = type(error).__name__
+    except Exception:
+        log.exception("The query is not answered")
+        kind = "an error"
+    return Message(Error(code=_REFUSED, reason=f"{kind}; the site's own log says more"), reply_to=message)
+
+
+def _answer(message: Message, context: Context) -> Message:
+    folder = _folder(context)
+    site = simulated_site(context) if folder is None else site_folder.open_site(folder)
+    packed, exchange, client = read_content(message.content)
+    if client not in ("", site.name):  # a server that does not know its sites yet names nobody
+        raise FederationError(
+            f"The server takes this site for {client!r}, and it is {site.name!r}. Use the join file that was "
+            "made for this site."
+        )
+    query = decode(packed, QUERIES)
+    check_query(query, site.X.shape[1])
+    reply = site.answer(query)
+    if folder is not None:
+        site_folder.keep(folder, site)
+    salt = secrets.randbits(52) / 2**52
+    return Message(write_content(encode(reply), exchange, site.name, salt=salt), reply_to=message)
+
+
+def _folder(context: Context) -> Path | None:
+    folder = context.node_config.get(FOLDER_KEY) or os.environ.get(FOLDER_VARIABLE)
+    return Path(str(folder)) if folder else None

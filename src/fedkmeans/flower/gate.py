@@ -1,0 +1,149 @@
+"""The gate: the only door that sites see. It speaks TLS and passes on what a site needs, and nothing else.
+
+Flower's SuperLink serves three interfaces on one port: one for sites, one for its own executor, and one
+that starts runs and registers keys, which asks for no proof of who is asking. The SuperLink therefore
+listens to this machine only, and the gate stands before it. Paths are compared as they come, letter by
+letter, so no way of writing another one leads past it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import uvicorn
+
+log = logging.getLogger(__name__)
+
+# What a site with a registered key does. Registering nodes is not among it: keys are registered here.
+PASSED = frozenset(
+    f"/v1/fleet/{step}".encode()
+    for step in (
+        "activate-node",
+        "deactivate-node",
+        "send-node-heartbeat",
+        "pull-messages",
+        "push-messages",
+        "get-run",
+        "get-fab",
+        "push-object",
+        "pull-object",
+        "confirm-message-received",
+    )
+)
+# Headers that belong to one connection, and the name of the host that was asked.
+_OWN = frozenset(b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade host".split())
+MAX_BODY = 256 * 2**20
+_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class Gate:
+    """An ASGI application that passes requests on to a SuperLink.
+
+    Parameters
+    ----------
+    superlink : str
+        Its address, ``https://HOST:PORT``.
+    authority : str
+        File with the certificate that the SuperLink's must be signed by.
+    """
+
+    def __init__(self, superlink: str, authority: str) -> None:
+        context = ssl.create_default_context(cafile=authority)
+        self._client = httpx.AsyncClient(
+            base_url=superlink,
+            verify=context,
+            trust_env=False,  # no proxy of the environment may come between
+            timeout=_TIMEOUT,
+            limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
+        )
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Deal with one request, or with the beginning and end of the server."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._pass(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        await self._client.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _pass(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        path: bytes = scope.get("raw_path", b"")
+        if scope["method"] != "POST" or path not in PASSED or scope.get("query_string"):
+            log.warning("refused %s %r from %s", scope["method"], path[:200], scope.get("client"))
+            # Not "forbidden", which Flower takes for something else.
+            return await _answer(send, 404, b"not found")
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _OWN]
+        body = await _body(receive)
+        if body is None:
+            return await _answer(send, 413, b"too large")
+        request = self._client.build_request("POST", path.decode("ascii"), headers=headers, content=body)
+        try:
+            response = await self._client.send(request)
+        except httpx.TransportError as error:
+            log.warning("the SuperLink does not answer: %r", error)
+            return await _answer(send, 503, b"the server is starting or down")  # sites try again
+        passed = [(name, value) for name, value in response.headers.raw if name.lower() not in _OWN]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": passed})
+        return await send({"type": "http.response.body", "body": response.content})
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body of a request; None if it is too large."""
+    body = bytearray()
+    more = True
+    while more:
+        part = await receive()
+        body += part.get("body", b"")
+        more = part.get("more_body", False)
+        if len(body) > MAX_BODY:
+            return None
+    return bytes(body)
+
+
+async def _answer(send: Send, status: int, text: bytes) -> None:
+    length = str(len(text)).encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", length)]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
+
+
+def main() -> None:
+    """Stand at a port until the process is ended."""
+    parser = argparse.ArgumentParser(description="Pass what sites need on to a SuperLink.")
+    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--certificate", required=True)
+    parser.add_argument("--key", required=True)
+    parser.add_argument("--superlink", required=True)
+    parser.add_argument("--authority", required=True)
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    uvicorn.run(
+        Gate(given.superlink, given.authority),
+        host=given.host,
+        port=given.port,
+        ssl_certfile=given.certificate,
+        ssl_keyfile=given.key,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=30,
+        limit_concurrency=1000,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The ServerApp: Flower starts it for a run; it holds the conversation that an algorithm is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedkmeans.errors import FedKMeansError
+from fedkmeans.federations.flower import Flower
+from fedkmeans.flower.run_folder import RunFolder
+from fedkmeans.flower.settings import RunSettings, from_run_config
+from fedkmeans.journal import Journalled
+from fedkmeans.model import Model
+
+log = logging.getLogger(__name__)
+app = ServerApp()
+
+# Where the list of sites with their nodes is, and where runs go that name no folder.
+NODES_VARIABLE, RUNS_VARIABLE = "FEDKMEANS_NODES", "FEDKMEANS_RUNS"
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Fit, write the model, and tell how it went on the way."""
+    settings = from_run_config(context.run_config)
+    folder = RunFolder(_place(settings, grid.run.run_id))
+    folder.make()
+    folder.say("running", run=str(grid.run.run_id), pid=os.getpid())
+    try:
+        _fit(grid, settings, folder)
+    except (KeyboardInterrupt, SystemExit):  # the latter is how `flwr stop` arrives
+        folder.say("stopped", run=str(grid.run.run_id), reason="stopped before there was a model")
+        raise
+    except FedKMeansError as error:
+        folder.say("failed", run=str(grid.run.run_id), reason=str(error))
+        raise
+
+
+def _place(settings: RunSettings, run_id: int) -> Path:
+    if settings.folder:
+        return Path(settings.folder)
+    return Path(os.environ.get(RUNS_VARIABLE, "fedkmeans-runs")) / str(run_id)
+
+
+def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
+    federation = _federation(grid, settings)
+    estimator = settings.estimator()
+    max_rounds = estimator.get_params().get("max_rounds")
+    with Journalled(federation, folder.journal, settings.fingerprint) as journal:
+        observe = folder.reporter(max_rounds, lambda: federation.silent)
+        status = "finished"
+        try:
+            estimator.fit_federation(journal, on_round=observe)
+        except KeyboardInterrupt:
+            if not hasattr(estimator, "cluster_centers_"):
+                raise
+            status = "interrupted"
+    _save(estimator, settings, folder)
+    folder.say(status, run=str(grid.run.run_id), **_result(estimator))
+    log.info("The model is in %s", folder.model)
+
+
+def _federation(grid: Grid, settings: RunSettings) -> Flower:
+    """The sites that the server has a list of, else whoever is connected."""
+    path = os.environ.get(NODES_VARIABLE)
+    if not path:
+        return Flower.meet(grid, settings.min_sites, settings.waiting)
+    nodes: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return Flower(grid, {name: int(node) for name, node in nodes.items()}, settings.waiting)
+
+
+def _save(estimator: Any, settings: RunSettings, folder: RunFolder) -> None:
+    clients = [{"name": name, "n_samples": size} for name, size in estimator.client_sizes_.items()]
+    Model.from_estimator(estimator, algorithm=settings.algorithm, clients=clients).save(folder.model)
+
+
+def _result(estimator: Any) -> dict[str, Any]:
+    return {
+        "n_rounds": int(estimator.n_iter_),
+        "stop_reason": estimator.stop_reason_,
+        "score_per_sample": float(estimator.score_per_sample_),
+    }
