@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fedkmeans.cli import federation_commands, study_commands
 from fedkmeans.cli import options as opt
-from fedkmeans.cli import study_commands
 from fedkmeans.cli.group import Command, Group, with_examples
-from fedkmeans.cli.source import BuiltIn, Source
+from fedkmeans.cli.source import BuiltIn, source_of
 
 app = typer.Typer(
     cls=Group,
@@ -22,6 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(study_commands.app, name="study")
+app.add_typer(federation_commands.federation, name="federation")
+app.add_typer(federation_commands.site, name="site")
 
 
 def _version(wanted: bool) -> None:
@@ -40,6 +42,7 @@ _START_HELP = with_examples(
   fedkmeans fit north.csv south.csv -k 3          # one file a client
   fedkmeans predict model new.csv --out new.labels.csv
   fedkmeans study run studies/quick.toml          # compare algorithms
+  fedkmeans federation new DIR --host H --site A  # rows that stay elsewhere
 """,
 )
 
@@ -148,7 +151,7 @@ def fit(
     """Collect the options and fit."""
     from fedkmeans.cli.fit import Task, run_fit
 
-    source = _source(data, label, client_column, columns, drop, missing, header)
+    source = source_of(data, label, client_column, columns, drop, missing, header)
     built_in = _built_in(dataset, distribution, n_clients, p, alpha)
     tuning = {name: ctx.params[name] for name in opt.TUNING if ctx.params[name] is not None}
     run_fit(Task(source, built_in, algorithm, k, tuning, seed, out, force), quiet)
@@ -188,7 +191,7 @@ def predict(
     """Collect the options and predict."""
     from fedkmeans.cli.predict import run_predict
 
-    run_predict(model, _source(data, missing=missing, header=header), out, column, force)
+    run_predict(model, source_of(data, missing=missing, header=header), out, column, force)
 
 
 _EVALUATE_HELP = with_examples(
@@ -218,7 +221,7 @@ def evaluate(
     """Collect the options and evaluate."""
     from fedkmeans.cli.evaluate import run_evaluate
 
-    run_evaluate(model, _source(data, label, client_column, missing=missing, header=header), json)
+    run_evaluate(model, source_of(data, label, client_column, missing=missing, header=header), json)
 
 
 _PARTITION_HELP = with_examples(
@@ -268,7 +271,7 @@ def partition(
     """Collect the options and deal out."""
     from fedkmeans.cli.partition import Deal, run_partition
 
-    source = _source([] if data is None else [data], label, column, columns, drop, missing, header)
+    source = source_of([] if data is None else [data], label, column, columns, drop, missing, header)
     extra = _given(p=p, alpha=alpha)
     run_partition(source, dataset, Deal(how, n_clients, extra, seed, format_), out)
 
@@ -301,28 +304,7 @@ def inspect(
     """Show what is there."""
     from fedkmeans.cli.inspect import run_inspect
 
-    run_inspect(_source([path], label, client_column, columns, drop, missing, header), json)
-
-
-def _source(
-    data: list[Path] | None,
-    label: str | None = None,
-    client_column: str | None = None,
-    columns: list[str] | None = None,
-    drop: list[str] | None = None,
-    missing: str = "error",
-    header: str | None = None,
-) -> Source:
-    chosen = None if not columns else tuple(columns)
-    for name, value, allowed in (
-        ("--missing", missing, ("error", "drop-rows")),
-        ("--header", header, (None, "yes", "no")),
-    ):
-        if value not in allowed:
-            choices = " or ".join(word for word in allowed if word)
-            raise typer.BadParameter(f"must be {choices}, got {value!r}.", param_hint=name)
-    is_there = None if header is None else header == "yes"
-    return Source(tuple(data or ()), label, client_column, chosen, tuple(drop or ()), missing, is_there)
+    run_inspect(source_of([path], label, client_column, columns, drop, missing, header), json)
 
 
 def _given(**values: float | None) -> tuple[tuple[str, float], ...]:

@@ -75,7 +75,7 @@ def run_fit(task: Task, quiet: bool) -> None:
     seed = as_seed(None) if task.seed is None else check_integer("--seed", task.seed, least=0)
     check_integer("-k", task.n_clusters)
     # Before anything is read, so that an option that does not fit is told at once.
-    tuning = _checked(task.algorithm, task.tuning)
+    tuning = checked_tuning(task.algorithm, task.tuning)
     clients = _read(task, seed)
     tuning = _with_start(tuning, task.n_clusters, clients[0])
     estimator = catalogue.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
@@ -101,7 +101,7 @@ def run_fit(task: Task, quiet: bool) -> None:
     _note_on_empty(task, np.asarray(sizes))
 
 
-def _checked(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
+def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     """Turn text into what the estimator takes; refuse what it does not take, in terms of options."""
     _check_options(name, tuning)
     tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 
 @dataclass(frozen=True)
 class Source:
@@ -58,3 +60,25 @@ def names(values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
             fields = next(csv.reader([value], skipinitialspace=True))
         found += [field if field in known else field.strip() for field in fields]
     return tuple(name for name in found if name)
+
+
+def source_of(
+    data: list[Path] | None,
+    label: str | None = None,
+    client_column: str | None = None,
+    columns: list[str] | None = None,
+    drop: list[str] | None = None,
+    missing: str = "error",
+    header: str | None = None,
+) -> Source:
+    """Put what was typed together; refuse words that mean nothing."""
+    chosen = None if not columns else tuple(columns)
+    for name, value, allowed in (
+        ("--missing", missing, ("error", "drop-rows")),
+        ("--header", header, (None, "yes", "no")),
+    ):
+        if value not in allowed:
+            choices = " or ".join(word for word in allowed if word)
+            raise typer.BadParameter(f"must be {choices}, got {value!r}.", param_hint=name)
+    is_there = None if header is None else header == "yes"
+    return Source(tuple(data or ()), label, client_column, chosen, tuple(drop or ()), missing, is_there)

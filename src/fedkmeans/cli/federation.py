@@ -1,0 +1,132 @@
+"""``fedkmeans federation`` new, serve, status and renew."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from fedkmeans.cli import console
+from fedkmeans.cli.source import names
+from fedkmeans.cli.words import count
+from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.flower import services
+from fedkmeans.flower.certificates import days_left, read_site_public
+from fedkmeans.flower.folder import (
+    CONNECTION,
+    Federation,
+    FederationFolder,
+    new_federation,
+    renew_server,
+)
+from fedkmeans.flower.run_folder import RunFolder
+from fedkmeans.flower.serving import serve
+
+
+def make_federation(
+    path: Path,
+    name: str | None,
+    host: str,
+    sites: list[str],
+    columns: list[str],
+    port: int,
+    internal_port: int,
+    public_keys: list[str],
+) -> None:
+    """Make the folder, and say what to do with it."""
+    federation = Federation(
+        name=name or path.resolve().name,
+        host=host,
+        port=port,
+        internal_port=internal_port,
+        sites=names(sites, ()),
+        columns=names(columns, ()),
+    )
+    folder = new_federation(path, federation, dict(_public_key(text) for text in public_keys))
+    rows = [(site, str(folder / "join" / f"{site}.toml")) for site in federation.sites]
+    console.show_facts(f"{federation.name}, {count(len(rows), 'site')}", rows)
+    console.say(
+        "Hand each site its file, safely, and delete it here: it holds the site's private key. Then "
+        "start the "
+        f"server: fedkmeans federation serve {shlex.quote(str(path))}"
+    )
+
+
+def _public_key(text: str) -> tuple[str, bytes]:
+    site, equals, file = text.partition("=")
+    if not equals:
+        raise ParameterError(f"--public-key must be SITE=FILE, got {text!r}")
+    return site, read_site_public(Path(file).read_bytes(), file)
+
+
+def serve_federation(path: Path, host: str) -> None:
+    """Serve until interrupted."""
+    try:
+        serve(FederationFolder(path.resolve()), console.note, host)
+    except KeyboardInterrupt:
+        console.note("The server has ended; started again, it goes on where it was.")
+        raise
+
+
+def renew_certificate(path: Path, days: float) -> None:
+    """Make a new certificate and say until when it is good."""
+    folder = FederationFolder(path)
+    renew_server(folder, days)
+    left = days_left((folder / "private/server.crt").read_bytes())
+    console.say(f"The new certificate is good for {left:.0f} days. Start the server again for it to be used.")
+
+
+def tell_status(path: Path, json: bool) -> None:
+    """Say who is connected and how the runs stand."""
+    folder = FederationFolder(path.resolve())
+    found = status_of(folder)
+    if json:
+        console.write_json(found)
+        return
+    state = "running" if found["server"] else "not running"
+    rows = [("server", state), ("certificate", f"good for {found['certificate_days']:.0f} days")]
+    rows += [(f"site {name}", status) for name, status in found["sites"].items()]
+    rows += [(f"run {name}", _about_run(run)) for name, run in found["runs"].items()]
+    console.show_facts(folder.read().name, rows)
+
+
+def status_of(folder: FederationFolder) -> dict[str, Any]:
+    """What is known about a federation, as plain data."""
+    federation = folder.read()
+    up = services.is_up(folder)
+    online: dict[str, str] = {}
+    if up:
+        listed = services.flwr(folder, "supernode", "list", CONNECTION)["nodes"]
+        online = {str(node["node-id"]): node["status"] for node in listed}
+    nodes = folder.nodes()
+    return {
+        "server": up,
+        "certificate_days": days_left((folder / "private/server.crt").read_bytes()),
+        "sites": {
+            site: online.get(str(nodes.get(site)), "unknown" if not up else "not registered")
+            for site in federation.sites
+        },
+        "runs": {
+            path.name: _run_status(path) for path in sorted((folder / "runs").iterdir()) if path.is_dir()
+        },
+    }
+
+
+def _run_status(path: Path) -> dict[str, Any]:
+    run = RunFolder(path)
+    lines = list(run.progress())
+    return {**run.status(), "rounds": lines[-1]["round"] if lines else 0}
+
+
+def _about_run(run: dict[str, Any]) -> str:
+    text = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
+    return f"{text}: {run['reason']}" if "reason" in run else text
+
+
+def check_served(folder: FederationFolder) -> None:
+    """Raise unless the server is running."""
+    if not services.is_up(folder):
+        raise FederationError(
+            "The server is not running. Start it with: fedkmeans federation serve "
+            f"{shlex.quote(str(folder.path))}"
+        )

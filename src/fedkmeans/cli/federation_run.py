@@ -1,0 +1,196 @@
+"""``fedkmeans federation run``: start a run on Flower, watch it, and tell what came of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedkmeans.cli import console
+from fedkmeans.cli.federation import check_served
+from fedkmeans.cli.fit import checked_tuning
+from fedkmeans.cli.process import exit_code
+from fedkmeans.cli.progress import duration
+from fedkmeans.cli.words import count, why_stopped
+from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.federations.flower import Patience
+from fedkmeans.flower import services
+from fedkmeans.flower.folder import CONNECTION, FederationFolder, check_site_name
+from fedkmeans.flower.run_folder import RunFolder
+from fedkmeans.flower.settings import RunSettings, to_run_config
+from fedkmeans.flower.toml import to_toml
+from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.model import Model
+from fedkmeans.seeding import as_seed
+
+_LOOK_S, _ASK_FLOWER_S = 0.5, 10.0
+_SETTINGS_FILE = "run.toml"
+_OVER = ("finished", "interrupted", "failed", "stopped")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What `run` was asked to do."""
+
+    folder: Path
+    name: str | None
+    resume: bool
+    n_clusters: int
+    algorithm: str
+    seed: int | None
+    tuning: dict[str, Any]
+    waiting: dict[str, Any]
+
+
+def run_on_federation(wish: Wish, quiet: bool) -> None:
+    """Start, watch and tell; Ctrl-C ends the run after its round."""
+    folder = FederationFolder(wish.folder.resolve())
+    folder.read()
+    run, settings = _settings(folder, wish)
+    check_served(folder)
+    started = time.monotonic()
+    run_id = _start(folder, run, settings)
+    try:
+        status = _watch(folder, run, run_id, quiet)
+    except KeyboardInterrupt as stop:
+        status = _stop(folder, run, run_id)
+        _tell(run, settings, status, time.monotonic() - started)
+        raise typer.Exit(exit_code(stop)) from None
+    if status.get("status") not in ("finished", "interrupted"):
+        raise FederationError(_why_failed(wish, run, status))
+    if not quiet:
+        _tell(run, settings, status, time.monotonic() - started)
+
+
+def _settings(folder: FederationFolder, wish: Wish) -> tuple[RunFolder, RunSettings]:
+    """The run's folder, and settings that are checked before anything is started."""
+    name = wish.name or datetime.now().astimezone().strftime("%Y-%m-%d_%H-%M-%S")
+    check_site_name(name)
+    run = RunFolder(folder / "runs" / name)
+    if wish.resume and wish.name is None:
+        raise ParameterError("--resume needs the --name of the run to go on with")
+    if wish.resume and not run.journal.exists():
+        raise ParameterError(f"there is no run {name!r} to go on with; leave out --resume")
+    if run.path.exists() and not wish.resume:
+        raise ParameterError(
+            f"there is a run {name!r} already; go on with it (--resume) or choose another --name"
+        )
+    tuning = checked_tuning(wish.algorithm, wish.tuning)
+    if tuning.get("init", "kfed") not in INITIALIZERS:
+        raise ParameterError(f"--init must be one of {', '.join(INITIALIZERS)} in a federation")
+    seed = wish.seed
+    if seed is None:
+        seed = int(run.status()["seed"]) if wish.resume and "seed" in run.status() else as_seed(None)
+    settings = RunSettings(
+        n_clusters=wish.n_clusters,
+        algorithm=wish.algorithm,
+        seed=seed,
+        tuning=tuning,
+        waiting=Patience(**wish.waiting),
+        folder=str(run.path),
+    )
+    return run, settings
+
+
+def _start(folder: FederationFolder, run: RunFolder, settings: RunSettings) -> str:
+    run.make()
+    run.say("starting", seed=settings.seed)
+    config = run.path / _SETTINGS_FILE
+    config.write_text(to_toml(to_run_config(settings)), encoding="utf-8")
+    answer = services.flwr(folder, "run", str(folder / "app"), CONNECTION, "--run-config", str(config))
+    return str(answer["run-id"])
+
+
+def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -> dict[str, Any]:
+    """Show the rounds as they come until the run is over; returns how it ended."""
+    shown, next_question = 0, time.monotonic() + _ASK_FLOWER_S
+    first: dict[str, Any] | None = None
+    while True:
+        status = run.status()
+        lines = list(run.progress())
+        for line in lines[shown:]:
+            first = first or line
+            if not quiet:
+                console.note(_about_round(line, first))
+        shown = len(lines)
+        if status.get("status") in _OVER:
+            return status
+        if time.monotonic() > next_question:
+            ended = _ended(folder, run_id)
+            if ended is not None and run.status().get("status") not in _OVER:
+                return {"status": "failed", "reason": ended}
+            next_question = time.monotonic() + _ASK_FLOWER_S
+        time.sleep(_LOOK_S)
+
+
+def _about_round(line: dict[str, Any], first: dict[str, Any]) -> str:
+    parts = [
+        f"round {line['round']:,} of at most {line['of']:,}" if line["of"] else f"round {line['round']:,}"
+    ]
+    if line["estimate"] is not None:
+        parts.append(f"score about {line['estimate']:.4g}")
+    parts.append(f"movement {line['movement']:.2e}")
+    parts.append(f"{len(line['answered'])} answered")
+    if line["missing"]:
+        silent = "; ".join(f"{name} ({why})" if why else name for name, why in line["missing"].items())
+        parts.append(f"missing: {silent}")
+    done = line["round"] - first["round"]
+    if done > 0 and line["of"]:
+        seconds = (line["time"] - first["time"]) / done * (line["of"] - line["round"])
+        parts.append(f"at most {duration(seconds)} left")
+    return ", ".join(parts)
+
+
+def _ended(folder: FederationFolder, run_id: str) -> str | None:
+    """How Flower says that a run ended; None while it goes on or the server does not answer."""
+    try:
+        (found,) = services.flwr(folder, "list", CONNECTION, "--run-id", run_id)["runs"]
+    except FederationError:
+        return None
+    if not str(found["status"]).startswith("finished"):
+        return None
+    return f"{found['status']} {found.get('status-details', '')}".strip()
+
+
+def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, Any]:
+    """Wish for an end after this round; a second Ctrl-C ends the run at once."""
+    run.ask_to_stop()
+    console.note("The run ends after this round, with the best it has. Ctrl-C again ends it now.")
+    try:
+        return _watch(folder, run, run_id, quiet=True)
+    except KeyboardInterrupt:
+        services.flwr(folder, "stop", run_id, CONNECTION)
+        return {"status": "stopped", "reason": "it can be resumed with --resume"}
+
+
+def _why_failed(wish: Wish, run: RunFolder, status: dict[str, Any]) -> str:
+    return (
+        f"The run ended without a model: {status.get('reason', status.get('status'))}. What the sites "
+        "answered is kept; "
+        f"go on with: fedkmeans federation run {wish.folder} -k {wish.n_clusters} --name "
+        f"{run.path.name} --resume"
+    )
+
+
+def _tell(run: RunFolder, settings: RunSettings, status: dict[str, Any], seconds: float) -> None:
+    if not run.model.exists():
+        console.note(f"There is no model; {status.get('reason', 'the run was ended')}.")
+        return
+    model = Model.load(run.model)
+    result, data = model.card["result"], model.card["data"]
+    rows = [
+        ("sites", ", ".join(client["name"] for client in data["clients"])),
+        ("rows", console.number(data["n_samples"])),
+        ("columns", console.number(data["n_features"])),
+        ("rounds", console.number(result["n_rounds"])),
+        ("stopped because", why_stopped(result["stop_reason"], False)),
+        ("score per sample", console.number(result["score_per_sample"])),
+        ("seed", settings.seed),
+        ("time", duration(seconds)),
+    ]
+    console.show_facts(f"{settings.algorithm}, {count(len(model.centroids), 'cluster')}", rows)
+    console.say(f"The model is in {str(run.model)!r}. To look at it: fedkmeans inspect {run.model}")
