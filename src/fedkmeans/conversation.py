@@ -192,6 +192,8 @@ def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
     list
         The results, in the order of the conversations.
     """
+    if len(conversations) == 1:
+        return [(yield from conversations[0])]
     results: dict[int, T] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
     while answers:

@@ -28,6 +28,11 @@ class InProcess:
     n_jobs : int or None
         Sites that answer at the same time, in threads; None means one, -1 one per core.
 
+    Attributes
+    ----------
+    clients : tuple of str
+        Names of all clients, sorted.
+
     Examples
     --------
     >>> import numpy as np
@@ -48,6 +53,7 @@ class InProcess:
         if n_jobs is not None and (n_jobs == 0 or not isinstance(n_jobs, numbers.Integral)):
             raise ParameterError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
         self.n_jobs = n_jobs
+        self.clients = tuple(sorted(self.sites))
         self._asked: list[Site] = []
         self._panel: Panel | None = None
         self._choose_kernel()
@@ -126,11 +132,7 @@ class InProcess:
                 f"There is no client {client!r} to remove; there are {some_of(self.clients)}."
             )
         del self.sites[client]
-
-    @property
-    def clients(self) -> tuple[ClientId, ...]:
-        """Names of all clients, sorted."""
-        return tuple(sorted(self.sites))
+        self.clients = tuple(sorted(self.sites))
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
         """Let the sites answer; a client that has left is silent."""
