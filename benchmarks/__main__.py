@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import compilation, growth, kfed, peak, report, runs, sparse, step
+from benchmarks import compilation, flower, growth, kfed, peak, report, runs, sparse, step
 from benchmarks.timing import Settings, machine
 
 SECTIONS = {
@@ -18,6 +18,7 @@ SECTIONS = {
     "peak": peak,
     "sparse": sparse,
     "compilation": compilation,
+    "flower": flower,
 }
 
 

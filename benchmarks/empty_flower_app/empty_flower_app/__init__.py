@@ -1,0 +1,1 @@
+"""A Flower app that does nothing: what a round of messages costs whoever sends them."""

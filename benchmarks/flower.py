@@ -1,0 +1,107 @@
+"""What our rounds cost on Flower: seconds against an app that does nothing, bytes against the arrays.
+
+Real processes on this machine: SuperLink, executor, gate and a SuperNode a site, with TLS and keys. Both
+apps run on the same federation in turns and look for replies equally often.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tests.flower.processes import Running, federation
+
+from benchmarks.report import Row, Table, duration, field, times
+from benchmarks.timing import Settings, spread
+from fedkmeans import Site
+from fedkmeans.federations.flower import Patience
+from fedkmeans.flower import services
+from fedkmeans.flower.folder import CONNECTION
+
+EMPTY_APP = Path(__file__).parent / "empty_flower_app"
+K, M, ROWS = 20, 784, 200
+N_SITES, ROUNDS, TURNS = (2, 5), 8, 3
+# What our round may cost beside an empty one, and bytes beside the arrays' own.
+MOST_SECONDS, MOST_BYTES = 1.2, 1.1
+
+TABLES = {
+    "flower": Table(
+        "Rounds on Flower",
+        f"k = {K} centroids of {M} columns in double precision, {ROWS} rows a site, one local step, all "
+        "sites in each round. Seconds a round: medians over turns; ratio of the medians of each turn: median "
+        "(least–largest). Bytes: what the SuperLink counts both ways in the whole run, against the numbers "
+        "in queries and replies.",
+        (
+            ("sites", field("n_sites")),
+            ("ours", duration("ours")),
+            ("empty app", duration("empty")),
+            ("ours against it", times("ratio")),
+            ("bytes a round", field("bytes_a_round", "{:,.0f}")),
+            ("against the arrays", field("bytes_ratio", "{:.3f}×")),
+        ),
+    )
+}
+
+
+def measure(settings: Settings) -> Iterator[Row]:
+    for n_sites in N_SITES[:1] if settings.quick else N_SITES:
+        with tempfile.TemporaryDirectory() as folder:
+            yield {"table": "flower", **_compare(Path(folder), n_sites, settings.quick)}
+
+
+def _compare(folder: Path, n_sites: int, quick: bool) -> Row:
+    rng = np.random.default_rng(0)
+    sites = [Site(f"site-{i}", rng.normal(size=(ROWS, M)), kernel="numpy") for i in range(n_sites)]
+    rounds, turns = (2, 1) if quick else (ROUNDS, TURNS)
+    ours, empty, traffic = [], [], []
+    with federation(folder, sites) as running:
+        for turn in range(turns):
+            empty.append(_run_empty(running, folder / f"empty-{turn}.json", rounds))
+            seconds, ratio = _run_ours(running, f"turn-{turn}", rounds, n_sites)
+            ours.append(seconds)
+            traffic.append(ratio)
+    ratio = [float(np.median(a) / np.median(b)) for a, b in zip(ours, empty, strict=True)]
+    bytes_a_round, bytes_ratio = np.median(traffic, axis=0)
+    return {
+        "n_sites": n_sites,
+        "ours": spread([float(np.median(values)) for values in ours]),
+        "empty": spread([float(np.median(values)) for values in empty]),
+        "ratio": spread(ratio),
+        "bytes_a_round": float(bytes_a_round),
+        "bytes_ratio": float(bytes_ratio),
+        "within": float(np.median(ratio)) <= MOST_SECONDS and float(bytes_ratio) <= MOST_BYTES,
+    }
+
+
+def _run_empty(running: Running, out: Path, rounds: int) -> list[float]:
+    """Seconds of each round of the empty app."""
+    config = f'rounds={rounds} poll={Patience().poll} out="{out}"'
+    services.flwr(running.folder, "run", str(EMPTY_APP), CONNECTION, "--run-config", config)
+    while not out.exists() or not out.read_text():
+        time.sleep(0.2)
+    return json.loads(out.read_text())
+
+
+def _run_ours(
+    running: Running, name: str, rounds: int, n_sites: int
+) -> tuple[list[float], tuple[float, float]]:
+    """Seconds of each round of ours, and bytes: a round's, and all against those of the arrays."""
+    tuning = {"max_rounds": rounds, "min_rounds": rounds, "max_local": 1, "tol": 0.0, "init": "random"}
+    run, run_id = running.start_run(name, n_clusters=K, seed=0, tuning=tuning)
+    status = running.wait_for_run(run, run_id, timeout=600)
+    assert status["status"] == "finished", status
+    moments = [line["time"] for line in run.progress()]
+    counted = running.flower_status(run_id)["network-traffic"]
+    total = counted["inbound-bytes"] + counted["outbound-bytes"]
+    arrays = _bytes_of_arrays(rounds, n_sites)
+    return list(np.diff(moments)), (total / rounds, total / arrays)
+
+
+def _bytes_of_arrays(rounds: int, n_sites: int) -> int:
+    """Numbers that must travel: centroids out; sums, weights, holders and two more back; the last score."""
+    query, word = K * M, K * M + 2 * K + 2
+    return 8 * n_sites * (rounds * (query + word) + query)
