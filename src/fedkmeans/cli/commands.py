@@ -224,6 +224,31 @@ def evaluate(
     run_evaluate(model, source_of(data, label, client_column, missing=missing, header=header), json)
 
 
+_REPORT_HELP = with_examples(
+    "Write a page about a model: how its rounds went, who took part, the centroids.",
+    "It is one file, loads nothing and runs no script.",
+    examples="""
+  fedkmeans report model
+  fedkmeans report model --out spring.html --title "Spring campaign"
+""",
+)
+
+
+@app.command(cls=Command, help=_REPORT_HELP)
+def report(
+    model: opt.ModelPath,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
+    title: Annotated[
+        str | None, opt.optional(metavar="TEXT", help="Its heading. Default: the name of the model.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there.")] = False,
+) -> None:
+    """Collect the options and write."""
+    from fedkmeans.cli.report import write_page
+
+    write_page(model, out, title, force)
+
+
 _PARTITION_HELP = with_examples(
     "Deal the rows of one data set out to clients, one file each, to try federated clustering.",
     "iid: at random. half-iid: half at random, half by cluster. clustered (or non-iid): a cluster each."

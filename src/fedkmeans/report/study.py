@@ -12,7 +12,7 @@ from string import Template
 import pandas as pd
 from plotly.offline import get_plotlyjs
 
-from fedkmeans.data import atomic_path
+from fedkmeans.atomic import atomic_path
 from fedkmeans.report.content import page_content
 from fedkmeans.report.head import commands, facts
 from fedkmeans.study.plan import Plan
@@ -41,14 +41,14 @@ def write_report(
 
 def page(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> str:
     """The text of the page; see `write_report`."""
-    return Template(_part("page.html")).substitute(
+    return Template(part("page.html")).substitute(
         title=escape(plan.title),
-        facts=_described(facts(plan, frame)),
+        facts=described(facts(plan, frame)),
         commands="\n".join(escape(line) for line in commands(plan)),
-        style=_part("page.css"),
+        style=part("page.css"),
         plotly=get_plotlyjs(),
         data=script_json(page_content(plan, frame, centroids)),
-        script=_part("page.js"),
+        script=part("page.js"),
     )
 
 
@@ -58,9 +58,11 @@ def script_json(content: object) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _described(pairs: Iterable[tuple[str, str]]) -> str:
+def described(pairs: Iterable[tuple[str, str]]) -> str:
+    """Pairs of a name and a text, as the head of a page has them."""
     return "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """Text of a file that pages are made of."""
     return (files("fedkmeans.report") / name).read_text(encoding="utf-8")
