@@ -92,7 +92,7 @@ def _run_ours(
     """Seconds of each round of ours, and bytes: a round's, and all against those of the arrays."""
     tuning = {"max_rounds": rounds, "min_rounds": rounds, "max_local": 1, "tol": 0.0, "init": "random"}
     run, run_id = running.start_run(name, n_clusters=K, seed=0, tuning=tuning)
-    status = running.wait_for_run(run, run_id, timeout=600)
+    status = running.wait_for_run(run, timeout=600)
     assert status["status"] == "finished", status
     moments = [line["time"] for line in run.progress()]
     counted = running.flower_status(run_id)["network-traffic"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from fedkmeans.cli.source import names
 from fedkmeans.cli.words import count
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.flower import services
-from fedkmeans.flower.certificates import days_left, read_site_public
+from fedkmeans.flower.certificates import AUTHORITY_DAYS, days_left, read_site_public
 from fedkmeans.flower.folder import (
     CONNECTION,
     Federation,
@@ -19,8 +20,12 @@ from fedkmeans.flower.folder import (
     new_federation,
     renew_server,
 )
+from fedkmeans.flower.membership import add_sites, remove_site
 from fedkmeans.flower.run_folder import RunFolder
 from fedkmeans.flower.serving import serve
+from fedkmeans.parameters import check_real
+
+_HAND_OVER = "Hand each site its file, safely, and delete it here: it holds the site's private key."
 
 
 def make_federation(
@@ -43,13 +48,27 @@ def make_federation(
         columns=names(columns, ()),
     )
     folder = new_federation(path, federation, dict(_public_key(text) for text in public_keys))
-    rows = [(site, str(folder / "join" / f"{site}.toml")) for site in federation.sites]
-    console.show_facts(f"{federation.name}, {count(len(rows), 'site')}", rows)
-    console.say(
-        "Hand each site its file, safely, and delete it here: it holds the site's private key. Then "
-        "start the "
-        f"server: fedkmeans federation serve {shlex.quote(str(path))}"
-    )
+    _show_join_files(folder, federation.name, federation.sites)
+    console.say(f"{_HAND_OVER} Then start the server: fedkmeans federation serve {shlex.quote(str(path))}")
+
+
+def _show_join_files(folder: FederationFolder, name: str, sites: Sequence[str]) -> None:
+    rows = [(site, str(folder / "join" / f"{site}.toml")) for site in sites]
+    console.show_facts(f"{name}, {count(len(rows), 'site')}", rows)
+
+
+def add_to_federation(path: Path, sites: list[str], public_keys: list[str]) -> None:
+    """Make join files for more sites, and say what to do with them."""
+    folder, new = FederationFolder(path.resolve()), names(sites, ())
+    known = add_sites(folder, new, dict(_public_key(text) for text in public_keys))
+    _show_join_files(folder, folder.read().name, new)
+    console.say(_HAND_OVER if known else f"{_HAND_OVER} The server will know them when it is started.")
+
+
+def remove_from_federation(path: Path, site: str) -> None:
+    """Remove a site, and say so."""
+    remove_site(FederationFolder(path.resolve()), site)
+    console.say(f"{site} is removed: its key is of no use any more. Runs that begin now go without it.")
 
 
 def _public_key(text: str) -> tuple[str, bytes]:
@@ -70,6 +89,7 @@ def serve_federation(path: Path, host: str) -> None:
 
 def renew_certificate(path: Path, days: float) -> None:
     """Make a new certificate and say until when it is good."""
+    check_real("--days", days, low=0, high=AUTHORITY_DAYS, low_open=True)
     folder = FederationFolder(path)
     renew_server(folder, days)
     left = days_left((folder / "private/server.crt").read_bytes())
@@ -84,7 +104,8 @@ def tell_status(path: Path, json: bool) -> None:
         console.write_json(found)
         return
     state = "running" if found["server"] else "not running"
-    rows = [("server", state), ("certificate", f"good for {found['certificate_days']:.0f} days")]
+    left = found["certificate_days"]
+    rows = [("server", state), ("certificate", f"good for {left:.0f} days" if left > 0 else "expired")]
     rows += [(f"site {name}", status) for name, status in found["sites"].items()]
     rows += [(f"run {name}", _about_run(run)) for name, run in found["runs"].items()]
     console.show_facts(folder.read().name, rows)

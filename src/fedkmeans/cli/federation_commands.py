@@ -20,9 +20,17 @@ Folder = Annotated[
     Path, typer.Argument(metavar="DIR", show_default=False, help="The federation's folder on the server.")
 ]
 
+Sites = Annotated[
+    list[str], typer.Option("--site", metavar="NAME", show_default=False, help="A site; may be repeated.")
+]
+PublicKeys = Annotated[
+    list[str] | None,
+    opt.optional(metavar="SITE=FILE", help="Public key of a site that keeps its private one."),
+]
+
 _FEDERATION_HELP = with_examples(
     "Cluster rows that stay at several organisations: the server's side.",
-    "It runs on Flower and needs the extra: pip install 'fedkmeans[flower]'.",
+    "It runs on Flower and needs the extra: pip install 'fedkmeans\\[flower]'.",
     examples="""
   fedkmeans federation new hospitals --host fed.example.org \\
       --site north --site south --site west
@@ -82,10 +90,7 @@ def new(
             metavar="HOST", show_default=False, help="Name or address by which sites reach the server."
         ),
     ],
-    sites: Annotated[
-        list[str],
-        typer.Option("--site", metavar="NAME", show_default=False, help="A site; may be repeated."),
-    ],
+    sites: Sites,
     name: Annotated[
         str | None, opt.optional(metavar="NAME", help="Of the federation. Default: that of the folder.")
     ] = None,
@@ -94,10 +99,7 @@ def new(
     ] = None,
     port: Annotated[int, typer.Option(metavar="N", help="Where sites connect.")] = 9443,
     internal_port: Annotated[int, typer.Option(metavar="N", help="For this machine only.")] = 9444,
-    public_key: Annotated[
-        list[str] | None,
-        opt.optional(metavar="SITE=FILE", help="Public key of a site that keeps its private one."),
-    ] = None,
+    public_key: PublicKeys = None,
 ) -> None:
     """Collect the options and make it."""
     need_flower()
@@ -113,7 +115,7 @@ _SERVE_HELP = with_examples(
     "where it was.",
     examples="""
   fedkmeans federation serve hospitals
-  fedkmeans federation serve hospitals --listen 127.0.0.1   # this machine only
+  fedkmeans federation serve hospitals --listen 127.0.0.1   # only here
 """,
 )
 
@@ -213,6 +215,42 @@ def status(folder: Folder, json: opt.Json = False) -> None:
     from fedkmeans.cli.federation import tell_status
 
     tell_status(folder, json)
+
+
+_ADD_HELP = with_examples(
+    "Add sites to a federation: a join file for each. Runs that are under way go on without them.",
+    examples="""
+  fedkmeans federation add hospitals --site east
+  fedkmeans federation add hospitals --site east --public-key east=east.pub
+""",
+)
+
+
+@federation.command(cls=Command, help=_ADD_HELP)
+def add(folder: Folder, sites: Sites, public_key: PublicKeys = None) -> None:
+    """Collect the options and add."""
+    need_flower()
+    from fedkmeans.cli.federation import add_to_federation
+
+    add_to_federation(folder, sites, public_key or [])
+
+
+_REMOVE_HELP = with_examples(
+    "Remove a site: its key is taken back, and it is cut off at once. Needs the server to be running.",
+    examples="\n  fedkmeans federation remove hospitals --site east\n",
+)
+
+
+@federation.command(cls=Command, help=_REMOVE_HELP)
+def remove(
+    folder: Folder,
+    site: Annotated[str, typer.Option(metavar="NAME", show_default=False, help="The site.")],
+) -> None:
+    """Collect the options and remove."""
+    need_flower()
+    from fedkmeans.cli.federation import remove_from_federation
+
+    remove_from_federation(folder, site)
 
 
 _RENEW_HELP = with_examples(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from fedkmeans.atomic import atomic_path
 from fedkmeans.cli import console
 from fedkmeans.cli.federation import check_served
 from fedkmeans.cli.fit import checked_tuning
@@ -21,14 +24,16 @@ from fedkmeans.federations.flower import Patience
 from fedkmeans.flower import services
 from fedkmeans.flower.folder import CONNECTION, FederationFolder, check_site_name
 from fedkmeans.flower.run_folder import RunFolder
-from fedkmeans.flower.settings import RunSettings, to_run_config
+from fedkmeans.flower.settings import RunSettings, from_run_config, to_run_config
 from fedkmeans.flower.toml import to_toml
 from fedkmeans.initialization import INITIALIZERS
 from fedkmeans.model import Model
+from fedkmeans.report.run import write_run_report
 from fedkmeans.seeding import as_seed
 
 _LOOK_S, _ASK_FLOWER_S = 0.5, 10.0
 _SETTINGS_FILE = "run.toml"
+_USUAL_ALGORITHM = "last-word"
 _OVER = ("finished", "interrupted", "failed", "stopped")
 
 
@@ -73,41 +78,60 @@ def _settings(folder: FederationFolder, wish: Wish) -> tuple[RunFolder, RunSetti
     run = RunFolder(folder / "runs" / name)
     if wish.resume and wish.name is None:
         raise ParameterError("--resume needs the --name of the run to go on with")
-    if wish.resume and not run.journal.exists():
+    if wish.resume and not (run.path / _SETTINGS_FILE).exists():
         raise ParameterError(f"there is no run {name!r} to go on with; leave out --resume")
     if run.path.exists() and not wish.resume:
         raise ParameterError(
             f"there is a run {name!r} already; go on with it (--resume) or choose another --name"
         )
+    settings = _settings_of(run, wish) if wish.resume else _new_settings(run, wish)
+    return run, replace(settings, waiting=Patience(**wish.waiting))
+
+
+def _new_settings(run: RunFolder, wish: Wish) -> RunSettings:
     tuning = checked_tuning(wish.algorithm, wish.tuning)
     if tuning.get("init", "kfed") not in INITIALIZERS:
         raise ParameterError(f"--init must be one of {', '.join(INITIALIZERS)} in a federation")
-    seed = wish.seed
-    if seed is None:
-        seed = int(run.status()["seed"]) if wish.resume and "seed" in run.status() else as_seed(None)
-    settings = RunSettings(
+    return RunSettings(
         n_clusters=wish.n_clusters,
         algorithm=wish.algorithm,
-        seed=seed,
+        seed=as_seed(None) if wish.seed is None else wish.seed,
         tuning=tuning,
-        waiting=Patience(**wish.waiting),
         folder=str(run.path),
     )
-    return run, settings
+
+
+def _settings_of(run: RunFolder, wish: Wish) -> RunSettings:
+    """The settings with which a run was begun; what is given again must be the same."""
+    settings = from_run_config(tomllib.loads((run.path / _SETTINGS_FILE).read_text(encoding="utf-8")))
+    given = {"k": wish.n_clusters, **checked_tuning(settings.algorithm, wish.tuning)}
+    begun = {"k": settings.n_clusters, **settings.tuning}
+    if wish.seed is not None:
+        given["seed"], begun["seed"] = wish.seed, settings.seed
+    if wish.algorithm != _USUAL_ALGORITHM:  # else it was probably not given
+        given["algorithm"], begun["algorithm"] = wish.algorithm, settings.algorithm
+    for name, value in given.items():
+        if value != begun.get(name):
+            raise ParameterError(
+                f"the run {run.path.name!r} was begun with {name}={begun.get(name, 'the default')}, not "
+                f"{value}; leave it out, or begin another run"
+            )
+    return settings
 
 
 def _start(folder: FederationFolder, run: RunFolder, settings: RunSettings) -> str:
     run.make()
     run.say("starting", seed=settings.seed)
     config = run.path / _SETTINGS_FILE
-    config.write_text(to_toml(to_run_config(settings)), encoding="utf-8")
+    with atomic_path(config) as temporary:
+        temporary.write_text(to_toml(to_run_config(settings)), encoding="utf-8")
     answer = services.flwr(folder, "run", str(folder / "app"), CONNECTION, "--run-config", str(config))
     return str(answer["run-id"])
 
 
 def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -> dict[str, Any]:
     """Show the rounds as they come until the run is over; returns how it ended."""
-    shown, next_question = 0, time.monotonic() + _ASK_FLOWER_S
+    shown, lost, next_question = 0, False, time.monotonic() + _ASK_FLOWER_S
     first: dict[str, Any] | None = None
     while True:
         status = run.status()
@@ -120,9 +144,11 @@ def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -
         if status.get("status") in _OVER:
             return status
         if time.monotonic() > next_question:
-            ended = _ended(folder, run_id)
+            ended, lost = _ended(folder, run_id, lost)
             if ended is not None and run.status().get("status") not in _OVER:
-                return {"status": "failed", "reason": ended}
+                # It could not say so itself.
+                run.say("failed", run=run_id, reason=ended)
+                return run.status()
             next_question = time.monotonic() + _ASK_FLOWER_S
         time.sleep(_LOOK_S)
 
@@ -145,15 +171,17 @@ def _about_round(line: dict[str, Any], first: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _ended(folder: FederationFolder, run_id: str) -> str | None:
-    """How Flower says that a run ended; None while it goes on or the server does not answer."""
+def _ended(folder: FederationFolder, run_id: str, lost: bool) -> tuple[str | None, bool]:
+    """How Flower says that a run ended, None while it goes on; and whether the server is lost, which is told."""
     try:
         (found,) = services.flwr(folder, "list", CONNECTION, "--run-id", run_id)["runs"]
     except FederationError:
-        return None
+        if not lost:
+            console.note("The server does not answer; the run goes on when it is back.")
+        return None, True
     if not str(found["status"]).startswith("finished"):
-        return None
-    return f"{found['status']} {found.get('status-details', '')}".strip()
+        return None, False
+    return f"{found['status']} {found.get('status-details', '')}".strip(), False
 
 
 def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, Any]:
@@ -171,7 +199,7 @@ def _why_failed(wish: Wish, run: RunFolder, status: dict[str, Any]) -> str:
     return (
         f"The run ended without a model: {status.get('reason', status.get('status'))}. What the sites "
         "answered is kept; "
-        f"go on with: fedkmeans federation run {wish.folder} -k {wish.n_clusters} --name "
+        f"go on with: fedkmeans federation run {shlex.quote(str(wish.folder))} -k {wish.n_clusters} --name "
         f"{run.path.name} --resume"
     )
 
@@ -193,4 +221,15 @@ def _tell(run: RunFolder, settings: RunSettings, status: dict[str, Any], seconds
         ("time", duration(seconds)),
     ]
     console.show_facts(f"{settings.algorithm}, {count(len(model.centroids), 'cluster')}", rows)
-    console.say(f"The model is in {str(run.model)!r}. To look at it: fedkmeans inspect {run.model}")
+    page = run.path / "report.html"
+    write_run_report(model, page, run.path.name, _missing(run))
+    console.say(f"The model is in {str(run.model)!r}; {str(page)!r} is a page about the run.")
+
+
+def _missing(run: RunFolder) -> dict[str, list[str]]:
+    """Why each site gave no answer, once for each time."""
+    found: dict[str, list[str]] = {}
+    for line in run.progress():
+        for site, why in line["missing"].items():
+            found.setdefault(site, []).append(why)
+    return found

@@ -9,7 +9,8 @@ from fedkmeans.cli import console
 from fedkmeans.cli.inputs import read_source
 from fedkmeans.cli.source import Source
 from fedkmeans.cli.words import count
-from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.flower.certificates import check_site_private
 from fedkmeans.flower.join_file import JoinFile
 from fedkmeans.flower.joining import check_server, make_ready, stay_connected
 from fedkmeans.site import Site, SitePolicy
@@ -31,6 +32,8 @@ class Joining:
 def join_federation(wish: Joining) -> None:
     """Check the rows, keep them ready, connect and stay connected."""
     join = JoinFile.read(wish.join_file)
+    if wish.key is not None:
+        check_site_private(wish.key.read_bytes(), str(wish.key))
     site = _site(join, wish)
     folder = (wish.folder or wish.join_file.with_suffix("")).resolve()
     member = make_ready(join, site, folder, wish.key)
@@ -41,7 +44,10 @@ def join_federation(wish: Joining) -> None:
     missing = check_server(member)
     if wish.check:
         if missing is not None:
-            raise DataError(f"the rows are as they should be, but the server cannot be reached; {missing}")
+            raise FederationError(
+                f"The rows are as they should be, but the server cannot be reached ({missing}). Ask whether "
+                "it is running, and whether this network lets you through to it."
+            )
         console.say("All is well: the rows are as they should be, and the server is the one it should be.")
         return
     if missing is not None:

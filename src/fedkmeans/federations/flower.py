@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+from google.protobuf.message import DecodeError
 
 from fedkmeans.conversation import Total, add_up, new_name, some_of
 from fedkmeans.errors import FederationError, WireError
@@ -25,6 +26,7 @@ from fedkmeans.records import Describe, Query, Reply, addressed
 from fedkmeans.replies import check_reply, expected_types
 from fedkmeans.typing import ClientId
 from fedkmeans.wire import decode, encode
+from fedkmeans.wire_types import brief
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 _SLACK_S = 60.0
 # A call of the SuperLink takes no longer while it is up.
 _USUAL_S = 5.0
+# Characters of what a site says about itself that are passed on.
+_LONGEST, _LONGEST_NAME = 300, 200
+# What Flower raises for a reply that no honest node would have sent; not what it raises for the network.
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError, DecodeError)
 # Pause before sites are looked for again.
 _LOOK_S = 1.0
 
@@ -98,6 +104,7 @@ class Flower:
         self.silent: dict[ClientId, str] = {}
         self._cool_until: dict[ClientId, float] = {}
         self._n_features: int | None = None
+        self._one_by_one = False
 
     @classmethod
     def meet(cls, grid: Grid, min_sites: int, patience: Patience | None = None) -> Flower:
@@ -116,7 +123,14 @@ class Flower:
                 )
             time.sleep(_LOOK_S)
         strangers = cls(grid, {str(node): node for node in nodes}, patience)
-        return cls(grid, strangers._ask_for_names(), patience)
+        named = strangers._ask_for_names()
+        if len(named) < min_sites:
+            raise FederationError(
+                f"{len(named)} site(s) said their name and {min_sites} must. Look at the logs of the "
+                "others, or ask "
+                "for fewer (min-sites)."
+            )
+        return cls(grid, named, patience)
 
     def _ask_for_names(self) -> dict[ClientId, int]:
         """The names that sites give themselves."""
@@ -131,7 +145,9 @@ class Flower:
                     continue
                 if message.has_error():
                     raise FederationError(f"Node {node} cannot say its name: {message.error.reason}.")
-                name = read_content(message.content)[2]
+                _, of_exchange, name = read_content(message.content)
+                if of_exchange != exchange or not 0 < len(name) <= _LONGEST_NAME:
+                    raise FederationError(f"Node {node} does not say its name as a site would.")
                 if name in named:
                     raise FederationError(f"Two sites are called {name!r}. Give each a name of its own.")
                 named[name] = self.nodes[node]
@@ -183,6 +199,7 @@ class Flower:
         exchange = new_name()
         waiting = self._push(query, exchange, clients)
         replies: dict[ClientId, Reply] = {}
+        self._one_by_one = False
         until = time.monotonic() + self.patience.timeout
         while waiting and time.monotonic() < until:
             before = time.monotonic()
@@ -235,14 +252,17 @@ class Flower:
     def _pull(self, waiting: dict[str, ClientId]) -> list[Message]:
         """Replies that have come; what Flower itself cannot read is given up, and hurts nobody else."""
         try:
-            return list(self.grid.pull_messages(list(waiting)))
-        except (ValueError, TypeError, KeyError) as error:
-            log.warning("A reply cannot be read (%s); replies are looked at one by one.", error)
+            if not self._one_by_one:
+                return list(self.grid.pull_messages(list(waiting)))
+        except _UNREADABLE as error:
+            # What was pulled along with it is gone and asked for again; it must not be lost again.
+            self._one_by_one = True
+            log.warning("A reply cannot be read (%s); replies are looked at one by one.", brief(str(error)))
         found: list[Message] = []
         for message_id, client in list(waiting.items()):
             try:
                 found += self.grid.pull_messages([message_id])
-            except (ValueError, TypeError, KeyError) as error:
+            except _UNREADABLE as error:
                 del waiting[message_id]
                 self._note(client, f"its reply cannot be read: {error}")
         return found
@@ -261,6 +281,7 @@ class Flower:
         return reply
 
     def _note(self, client: ClientId, reason: str) -> None:
+        reason = "".join(c if c.isprintable() else "?" for c in reason[:_LONGEST])
         self.silent[client] = reason
         log.warning("Site %r: %s", client, reason)
 

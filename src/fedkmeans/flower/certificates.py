@@ -73,6 +73,33 @@ def read_site_public(data: bytes, where: str) -> bytes:
     return site_public(key)
 
 
+def check_site_private(data: bytes, where: str) -> None:
+    """Raise unless data is a site's private key that Flower's SuperNode can read."""
+    try:
+        key = serialization.load_ssh_private_key(data, password=None)
+    except TypeError:
+        raise ParameterError(
+            f"{where} is locked by a password, which nobody could type when the site connects again; take it "
+            "off with: ssh-keygen -p"
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise ParameterError(
+            f"{where} is no private key in OpenSSH's format; make one with: ssh-keygen -t ecdsa -b 384"
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise ParameterError(
+            f"{where} is no key on the curve P-384; make one with: ssh-keygen -t ecdsa -b 384"
+        )
+
+
+def check_certificate(data: bytes, where: str) -> None:
+    """Raise unless data is a certificate."""
+    try:
+        x509.load_pem_x509_certificate(data)
+    except ValueError:
+        raise ParameterError(f"{where} is no certificate; ask for the join file again") from None
+
+
 def new_authority(name: str) -> Certified:
     """Make the authority of a federation."""
     key, subject = new_key(), _name(f"{name} authority")

@@ -39,6 +39,7 @@ SETTINGS_FILE = "federation.toml"
 # The SuperLink under this name in Flower's configuration.
 CONNECTION = "fedkmeans"
 LOOPBACK = "127.0.0.1"
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -71,12 +72,19 @@ class Federation:
                 raise ParameterError(f"port must be at most 65535, got {port}")
         if self.port == self.internal_port:
             raise ParameterError(f"port and internal_port are both {self.port}; they must differ")
+        if not _HOST.fullmatch(self.host):
+            raise ParameterError(
+                f"host {self.host!r} is no name or address of a server; leave out https:// and the port, and "
+                "write other letters than a to z as in xn--mnchen-3ya.de"
+            )
         if not self.sites:
             raise ParameterError("a federation needs at least one site; name them with --site")
         for site in self.sites:
             check_site_name(site)
         if len(set(self.sites)) < len(self.sites):
             raise ParameterError("two sites have the same name; give each a name of its own")
+        if len(set(self.columns)) < len(self.columns):
+            raise ParameterError("two columns have the same name; name each of them once")
 
 
 def check_site_name(name: str) -> None:
@@ -122,8 +130,8 @@ class FederationFolder:
                 host=str(table["host"]),
                 port=table["port"],
                 internal_port=table["internal_port"],
-                sites=tuple(map(str, table["sites"])),
-                columns=tuple(map(str, table.get("columns", ()))),
+                sites=_texts(table, "sites"),
+                columns=_texts({"columns": [], **table}, "columns"),
             )
         except OSError as error:
             raise ParameterError(
@@ -131,7 +139,7 @@ class FederationFolder:
                 f"{SETTINGS_FILE}); make one "
                 "with: fedkmeans federation new DIR"
             ) from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ParameterError(f"{str(path)!r} is not TOML: {error}; correct it") from None
         except (KeyError, TypeError) as error:
             raise ParameterError(f"{str(path)!r} lacks or has a wrong entry: {error}; correct it") from None
@@ -172,30 +180,46 @@ def new_federation(
     authority = certificates.new_authority(federation.name)
     with atomic_folder(path) as folder:
         folder.chmod(0o700)
-        for part in ("private", "keys", "join", "app", "state/flower", "logs", "runs"):
-            (folder / part).mkdir(mode=0o700, parents=True)
-        _write(folder / SETTINGS_FILE, to_toml(_as_table(federation)))
+        for part in ("private", "keys", "join", "app", "state", "state/flower", "logs", "runs"):
+            (folder / part).mkdir(mode=0o700)
+        write_settings(folder, federation)
         _write(folder / "authority.crt", authority.certificate)
         _write(folder / "private/authority.key", authority.key)
         _write(folder / "private/executor.secret", secrets.token_bytes(32))
         _write_server(folder, federation, authority)
         _write(folder / "app/pyproject.toml", app_project())
         for site in federation.sites:
-            key = "" if site in public_keys else certificates.new_key()
-            public = public_keys[site] if not key else certificates.site_public(key.public_key())
-            private = certificates.site_private(key).decode() if key else ""
-            _write(folder / "keys" / f"{site}.pub", public)
-            join = join_file(federation, site, authority.certificate, private)
-            _write(folder / "join" / f"{site}.toml", join.write())
+            write_site(folder, federation, site, authority.certificate, public_keys.get(site))
     return FederationFolder(path)
+
+
+def write_settings(folder: Path, federation: Federation) -> None:
+    """Write ``federation.toml``."""
+    with atomic_path(folder / SETTINGS_FILE) as temporary:
+        _write(temporary, to_toml(_as_table(federation)))
+
+
+def write_site(
+    folder: Path, federation: Federation, site: str, authority: bytes, public_key: bytes | None
+) -> None:
+    """Write a site's public key and its join file; without a key of its own it gets one in that file."""
+    private = ""
+    if public_key is None:
+        key = certificates.new_key()
+        public_key = certificates.site_public(key.public_key())
+        private = certificates.site_private(key).decode()
+    _write(folder / "keys" / f"{site}.pub", public_key)
+    join = join_file(federation, site, authority, private)
+    _write(folder / "join" / f"{site}.toml", join.write())
 
 
 def renew_server(folder: FederationFolder, days: float = certificates.SERVER_DAYS) -> None:
     """Make a new certificate for the server; the sites need not do anything."""
+    federation = folder.read()
     authority = Certified(
         (folder / "private/authority.key").read_bytes(), (folder / "authority.crt").read_bytes()
     )
-    _write_server(folder.path, folder.read(), authority, days)
+    _write_server(folder.path, federation, authority, days)
 
 
 def join_file(federation: Federation, site: str, authority: bytes, private_key: str) -> JoinFile:
@@ -229,6 +253,12 @@ def to_toml_section(title: str, table: Mapping[str, Any]) -> str:
     return f"[{title}]\n{to_toml(table)}\n"
 
 
+def _texts(table: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    if not isinstance(table[name], list):
+        raise TypeError(f"{name} is no list")
+    return tuple(map(str, table[name]))
+
+
 def _as_table(federation: Federation) -> dict[str, Any]:
     return {
         "name": federation.name,
@@ -253,5 +283,6 @@ def _write(path: Path, content: bytes | str) -> None:
     """Write a file that only its owner may read."""
     data = content.encode() if isinstance(content, str) else content
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    path.chmod(0o600)  # it may have been there before
     with os.fdopen(handle, "wb") as file:
         file.write(data)

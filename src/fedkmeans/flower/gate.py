@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 import uvicorn
+from flwr.proto.fleet_pb2 import PushMessagesRequest
+from google.protobuf.message import DecodeError
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +37,11 @@ PASSED = frozenset(
         "confirm-message-received",
     )
 )
+_PUSH = b"/v1/fleet/push-messages"
 # Headers that belong to one connection, and the name of the host that was asked.
 _OWN = frozenset(b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade host".split())
-MAX_BODY = 256 * 2**20
+# Flower sends what is larger in pieces of 5 MiB.
+MAX_BODY = 16 * 2**20
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -88,15 +92,35 @@ class Gate:
         body = await _body(receive)
         if body is None:
             return await _answer(send, 413, b"too large")
+        if path == _PUSH and not speaks_for_itself(body):
+            log.warning("refused messages in another's name from %s", scope.get("client"))
+            return await _answer(send, 400, b"replies in the name of the node that signs, and nothing else")
         request = self._client.build_request("POST", path.decode("ascii"), headers=headers, content=body)
         try:
-            response = await self._client.send(request)
+            response = await self._client.send(request, stream=True)
+            content = b"".join([part async for part in response.aiter_raw()])  # not what it unpacks to
+            await response.aclose()
         except httpx.TransportError as error:
             log.warning("the SuperLink does not answer: %r", error)
             return await _answer(send, 503, b"the server is starting or down")  # sites try again
         passed = [(name, value) for name, value in response.headers.raw if name.lower() not in _OWN]
         await send({"type": "http.response.start", "status": response.status_code, "headers": passed})
-        return await send({"type": "http.response.body", "body": response.content})
+        return await send({"type": "http.response.body", "body": content})
+
+
+def speaks_for_itself(body: bytes) -> bool:
+    """Whether messages that a node pushes are all replies, and its own.
+
+    Flower looks at who signs the request, but not at whose the messages in it are: a node could answer for
+    another one, or send it a query in the server's name.
+    """
+    request = PushMessagesRequest()
+    try:
+        request.ParseFromString(body)
+    except DecodeError:
+        return False
+    told = [message.metadata for message in request.messages_list]
+    return all(one.src_node_id == request.node.node_id and one.reply_to_message_id for one in told)
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -105,6 +129,8 @@ async def _body(receive: Receive) -> bytes | None:
     more = True
     while more:
         part = await receive()
+        if part["type"] == "http.disconnect":
+            return None
         body += part.get("body", b"")
         more = part.get("more_body", False)
         if len(body) > MAX_BODY:
@@ -141,7 +167,7 @@ def main() -> None:
         server_header=False,
         date_header=False,
         timeout_keep_alive=30,
-        limit_concurrency=1000,
+        limit_concurrency=256,
     )
 
 

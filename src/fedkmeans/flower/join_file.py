@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkmeans.errors import ParameterError
+from fedkmeans.flower.certificates import check_certificate, check_site_private
 from fedkmeans.flower.toml import to_toml
 
 FORMAT = 1
@@ -80,4 +81,11 @@ class JoinFile:
                 raise ParameterError(f"{str(path)!r} has no {name}; ask for the join file again")
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             raise ParameterError(f"{str(path)!r} has no list of columns; ask for the join file again")
-        return cls(columns=tuple(columns), **{name: str(text) for name, text in texts.items()})
+        join = cls(columns=tuple(columns), **{name: str(text) for name, text in texts.items()})
+        host, _, port = join.server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ParameterError(f"{str(path)!r}: server must be HOST:PORT; ask for the join file again")
+        check_certificate(join.authority.encode(), f"authority of {str(path)!r}")
+        if join.key:
+            check_site_private(join.key.encode(), f"key of {str(path)!r}")
+        return join

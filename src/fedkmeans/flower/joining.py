@@ -27,6 +27,7 @@ _PATIENCE_S = 90.0
 _REFUSED = "Failed to activate SuperNode"
 # ... and when it goes on living but will never ask the server again.
 _DEAF = re.compile(r"ERROR.*(Client error|Server error|SSL|certificate)", re.IGNORECASE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +140,15 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
 
 def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) -> str:
     """Follow a SuperNode's log until it ends or goes deaf; returns why."""
-    n_answers, connected = 0, False
+    n_answers, connected, refused, rest = 0, False, False, b""
     with log.open("rb") as file:
         file.seek(start)
         while True:
             ended = process.poll() is not None
-            text = file.read().decode(errors="replace")
+            # What comes after the last end of a line is looked at when the line is whole.
+            lines, end, rest = (rest + file.read()).rpartition(b"\n")
+            text = (lines + end + (rest if ended else b"")).decode(errors="replace")
+            text = _COLOUR.sub("", text)
             if not connected and "SuperNode ID:" in text:
                 connected = True
                 say("Connected; waiting for questions. Ctrl-C ends it.")
@@ -155,6 +159,8 @@ def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) ->
             deaf = _DEAF.search(text) if connected else None
             if deaf is not None:
                 return deaf.group(0)[:200]
+            # It goes on writing for a while after that.
+            refused = refused or _REFUSED in text
             if ended:
-                return _REFUSED if _REFUSED in text else services.last_line(log)
+                return _REFUSED if refused else services.last_line(log)
             time.sleep(_LOOK_S)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ class RunFolder:
         silent : callable
             Who gave no answer in the latest exchange, and why.
         """
+        self._end_line()
 
         def observe(state: State, info: RoundInfo) -> None:
             line = {
@@ -81,17 +82,25 @@ class RunFolder:
                 "missing": {name: silent().get(name, "") for name in info.asked if name not in info.answered},
             }
             with (self.path / _PROGRESS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + os.linesep)
+                file.write(json.dumps(line) + "\n")
             if self.should_stop:
                 raise KeyboardInterrupt
 
         return observe
 
+    def _end_line(self) -> None:
+        """End a line that was being written when the run broke off, so that the next one begins anew."""
+        path = self.path / _PROGRESS
+        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
+            with path.open("ab") as file:
+                file.write(b"\n")
+
     def progress(self) -> Iterator[dict[str, Any]]:
-        """Lines so far; one that is being written is left for the next time."""
+        """Lines so far; one that is being written is left for the next time, a torn one for good."""
         path = self.path / _PROGRESS
         if not path.exists():
             return
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
             if line.endswith("\n"):
-                yield json.loads(line)
+                with suppress(ValueError):
+                    yield json.loads(line)

@@ -11,12 +11,14 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedkmeans.errors import FedKMeansError
+from fedkmeans.errors import FederationError, FedKMeansError
 from fedkmeans.federations.flower import Flower
 from fedkmeans.flower.run_folder import RunFolder
 from fedkmeans.flower.settings import RunSettings, from_run_config
 from fedkmeans.journal import Journalled
 from fedkmeans.model import Model
+from fedkmeans.rounds import Observer
+from fedkmeans.state import RoundInfo, State
 
 log = logging.getLogger(__name__)
 app = ServerApp()
@@ -38,8 +40,29 @@ def main(grid: Grid, context: Context) -> None:
         folder.say("stopped", run=str(grid.run.run_id), reason="stopped before there was a model")
         raise
     except FedKMeansError as error:
-        folder.say("failed", run=str(grid.run.run_id), reason=str(error))
+        _say_failed(folder, grid, str(error))
         raise
+    except OSError as error:
+        reason = _about_disk(folder, error)
+        _say_failed(folder, grid, reason)
+        raise FederationError(reason) from error
+
+
+def _say_failed(folder: RunFolder, grid: Grid, reason: str) -> None:
+    try:
+        folder.say("failed", run=str(grid.run.run_id), reason=reason)
+    except (FedKMeansError, OSError) as error:
+        # On a full disk. Flower hears of the exception too, and who watches the run asks Flower.
+        log.error("%s (how the run stands cannot be written either: %s)", reason, error)
+
+
+def _about_disk(folder: RunFolder, error: OSError) -> str:
+    where = error.filename or folder.path
+    return (
+        f"Cannot write to {str(where)!r}: {error.strerror or error}. Make room on the disk, or look "
+        "after it, "
+        "and go on with --resume: what the sites answered is kept."
+    )
 
 
 def _place(settings: RunSettings, run_id: int) -> Path:
@@ -53,7 +76,7 @@ def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
     estimator = settings.estimator()
     max_rounds = estimator.get_params().get("max_rounds")
     with Journalled(federation, folder.journal, settings.fingerprint) as journal:
-        observe = folder.reporter(max_rounds, lambda: federation.silent)
+        observe = _only_new(folder, folder.reporter(max_rounds, lambda: federation.silent))
         status = "finished"
         try:
             estimator.fit_federation(journal, on_round=observe)
@@ -64,6 +87,17 @@ def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
     _save(estimator, settings, folder)
     folder.say(status, run=str(grid.run.run_id), **_result(estimator))
     log.info("The model is in %s", folder.model)
+
+
+def _only_new(folder: RunFolder, observe: Observer) -> Observer:
+    """Leave out rounds that were reported before a run was resumed, and are replayed now."""
+    told = {(line["restart"], line["round"]) for line in folder.progress()}
+
+    def observe_new(state: State, info: RoundInfo) -> None:
+        if (info.restart, info.round) not in told:
+            observe(state, info)
+
+    return observe_new
 
 
 def _federation(grid: Grid, settings: RunSettings) -> Flower:

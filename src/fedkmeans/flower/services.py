@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedkmeans.atomic import atomic_path
 from fedkmeans.errors import FederationError
 from fedkmeans.flower.folder import CONNECTION, LOOPBACK, Federation, FederationFolder
 from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
@@ -29,6 +31,9 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
+# Found before it is needed: little may be done between the start of a process and that of its program.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,11 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(self, logs: Path) -> subprocess.Popen[bytes]:
-        """Start it, with a log of its own; signals to this process do not reach it."""
+        """Start it, with a log of its own; signals to this process do not reach it.
+
+        On Linux it is told to end when this process ends, in whatever way. Else programs whose supervisor
+        was killed would go on, and hold the ports that the next one needs.
+        """
         with (logs / f"{self.name}.log").open("ab") as log:
             return subprocess.Popen(
                 self.command,
@@ -59,7 +68,14 @@ class Program:
                 env={**os.environ, "PATH": _path(), **self.environment},
                 start_new_session=True,
                 umask=0o077,  # databases and caches are nobody else's business
+                preexec_fn=_end_with_parent if _LIBC is not None else None,
             )
+
+
+def _end_with_parent() -> None:
+    """Let this process be told to end when the one that started it ends, in whatever way."""
+    assert _LIBC is not None
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _path() -> str:
@@ -138,7 +154,9 @@ def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: 
 
 def environment(folder: FederationFolder) -> dict[str, str]:
     """What Flower's programs on the server find in their environment."""
-    return {**_QUIET, **_POLL, "FLWR_HOME": str(folder.flower_home)}
+    # What goes to this machine goes nowhere else, whatever proxy there is for the rest.
+    direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+    return {**_QUIET, **_POLL, **direct, "FLWR_HOME": str(folder.flower_home)}
 
 
 def configure(folder: FederationFolder) -> None:
@@ -149,7 +167,8 @@ def configure(folder: FederationFolder) -> None:
     }
     text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n{to_toml(connection)}'
     folder.flower_home.mkdir(parents=True, exist_ok=True)
-    (folder.flower_home / "config.toml").write_text(text, encoding="utf-8")
+    with atomic_path(folder.flower_home / "config.toml") as temporary:  # another call may be reading it
+        temporary.write_text(text, encoding="utf-8")
 
 
 def flwr(folder: FederationFolder, *arguments: str) -> dict[str, Any]:
@@ -193,8 +212,10 @@ def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
 def is_up(folder: FederationFolder) -> bool:
     """Whether the SuperLink answers."""
     context = ssl.create_default_context(cafile=str(folder / "authority.crt"))
+    direct = urllib.request.ProxyHandler({})
+    opener = urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
     try:
-        with urllib.request.urlopen(f"https://{address(folder.read())}/health", timeout=5, context=context):
+        with opener.open(f"https://{address(folder.read())}/health", timeout=5):
             return True
     except OSError:
         return False

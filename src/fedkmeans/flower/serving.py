@@ -22,6 +22,8 @@ _LOOK_S = 0.5
 # A program that ends is started again after a pause, which doubles up to the longest.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _SOON_DAYS = 30
+# Programs of a server that was killed need a moment to end and give up their ports.
+_PORT_S = 15.0
 
 
 @dataclass(slots=True)
@@ -33,10 +35,12 @@ class Watched:
     process: subprocess.Popen[bytes] | None = None
     pause: float = _FIRST_PAUSE_S
     again: float = field(default=0.0)
+    started: float = field(default=0.0)
 
     def start(self) -> None:
         """Start it."""
         self.process = self.program.start(self.logs)
+        self.started = time.monotonic()
 
     def look(self, say: Say) -> None:
         """Start it again if it has ended, and say so."""
@@ -47,6 +51,8 @@ class Watched:
         code = self.process.poll()
         if code is None:
             return
+        if time.monotonic() - self.started > 2 * _LONGEST_PAUSE_S:  # it had been well
+            self.pause = _FIRST_PAUSE_S
         log = self.logs / f"{self.program.name}.log"
         say(
             f"The {self.program.name} ended (exit code {code}: {services.last_line(log)}); it is "
@@ -72,8 +78,8 @@ def serve(folder: FederationFolder, say: Say, host: str) -> None:
     federation = folder.read()
     _check_certificate(folder, say)
     with _only_one(folder):
-        _check_port(LOOPBACK, federation.internal_port, "internal_port")
-        _check_port(host, federation.port, "port")
+        _wait_for_port(LOOPBACK, federation.internal_port, "internal_port")
+        _wait_for_port(host, federation.port, "port")
         logs = folder / "logs"
         superlink = Watched(services.superlink(folder), logs)
         watched = [superlink]
@@ -103,17 +109,28 @@ def _check_certificate(folder: FederationFolder, say: Say) -> None:
         say(f"The server's certificate expires in {left:.0f} day(s); {renew}")
 
 
-def _check_port(host: str, port: int, name: str) -> None:
+def _wait_for_port(host: str, port: int, name: str) -> None:
+    """Wait until nobody uses a port; raises if that takes too long."""
+    until = time.monotonic() + _PORT_S
+    while (reason := _why_not(host, port)) is not None:
+        if time.monotonic() > until:
+            raise FederationError(
+                f"Port {port} cannot be used ({reason}). Is the server running already? Else change "
+                f"{name} in "
+                "federation.toml; sites need new join files if it is `port`."
+            )
+        time.sleep(_LOOK_S)
+
+
+def _why_not(host: str, port: int) -> str | None:
+    """Why a port cannot be used; None if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise FederationError(
-                f"Port {port} cannot be used ({error.strerror}). Is the server running already? Else "
-                f"change {name} in "
-                "federation.toml; sites need new join files if it is `port`."
-            ) from None
+            return error.strerror or str(error)
+    return None
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from typing import Any
 from fedkmeans import catalogue
 from fedkmeans.errors import ParameterError
 from fedkmeans.federations.flower import Patience
-from fedkmeans.parameters import check_integer
+from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.parameters import check_choice, check_integer
 
 # Parameters of estimators that can be given; the others belong to one machine or are no scalars.
 TUNING = (
@@ -66,12 +67,15 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         check_integer("n-clusters", self.n_clusters)
-        check_integer("seed", self.seed, least=0)
+        if check_integer("seed", self.seed, least=0) >= 2**63:
+            raise ParameterError(f"seed must be below 2**63, Flower's largest number, got {self.seed}")
         check_integer("min-sites", self.min_sites)
         if catalogue.find_algorithm(self.algorithm).pooled:
             raise ParameterError(
                 f"{self.algorithm!r} needs all rows in one place; choose a federated algorithm."
             )
+        if "init" in self.tuning:
+            check_choice("init", self.tuning["init"], INITIALIZERS)
         self.estimator().check_parameters()
 
     def estimator(self) -> Any:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from fedkmeans.atomic import atomic_path
 from fedkmeans.errors import DataError, WireError
@@ -54,7 +57,7 @@ def prepare(folder: Path, site: Site) -> None:
         raise DataError(f"Client {site.name!r}: only tables without weights can be kept for a federation.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / SPOKEN_FILE).unlink(missing_ok=True)
-    with atomic_path(folder / ROWS_FILE) as temporary, temporary.open("wb") as file:
+    with _private_path(folder / ROWS_FILE) as temporary, temporary.open("wb") as file:
         np.save(file, np.ascontiguousarray(site.X), allow_pickle=False)
     about = {
         "name": site.name,
@@ -62,7 +65,7 @@ def prepare(folder: Path, site: Site) -> None:
         "min_cluster_size": site.policy.min_cluster_size,
         "kernel": site.shards.wanted_kernel,
     }
-    with atomic_path(folder / ABOUT_FILE) as temporary:
+    with _private_path(folder / ABOUT_FILE) as temporary:
         temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
@@ -70,7 +73,7 @@ def open_site(folder: Path) -> Site:
     """Open what `prepare` wrote; the rows stay on disk until they are looked at."""
     try:
         about: dict[str, Any] = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
-        X = np.load(folder / ROWS_FILE, mmap_mode="r", allow_pickle=False)
+        X = open_memmap(folder / ROWS_FILE, mode="r")  # takes no archives and nothing pickled
         names = about["feature_names"]
         site = Site(
             about["name"],
@@ -96,8 +99,16 @@ def keep(folder: Path, site: Site) -> None:
         for total, spoken in totals.items()
     ]
     if said:
-        with atomic_path(folder / SPOKEN_FILE) as temporary:
+        with _private_path(folder / SPOKEN_FILE) as temporary:
             temporary.write_bytes(b"".join(said))
+
+
+@contextmanager
+def _private_path(path: Path) -> Iterator[Path]:
+    """As `atomic_path`, and readable by its owner alone: the folder may have been there before."""
+    with atomic_path(path) as temporary:
+        temporary.chmod(0o600)
+        yield temporary
 
 
 def _recall(folder: Path, site: Site) -> None:

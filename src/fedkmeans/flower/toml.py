@@ -18,9 +18,11 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        if "\n" in value and "'" not in value:  # a certificate reads better as it is
-            return f"'''\n{value}'''"
-        return json.dumps(value)  # a text of JSON is one of TOML
+        if "\n" in value and "'" not in value and value.replace("\n", "").isprintable():
+            return f"'''\n{value}'''"  # a certificate reads better as it is
+        # A text of JSON is one of TOML, but for the character that only TOML wants to be escaped, and
+        # for those that JSON would escape in two halves.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     raise TypeError(f"{type(value).__name__} cannot be written to our TOML")
