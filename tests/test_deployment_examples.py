@@ -1,4 +1,4 @@
-"""What can be checked of units, containers and proxies without running them, and of pages that need a server."""
+"""What can be checked of units, containers and proxies without running them; pages that need a server."""
 
 from __future__ import annotations
 

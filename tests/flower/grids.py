@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from flwr.app import Context, Message, RecordDict
-
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedkmeans.flower.client_app import app as client_app

@@ -33,7 +33,7 @@ from fedkmeans.wire import decode
 HERE = "127.0.0.1"
 
 
-def wait_for(condition, what, timeout=60):
+def wait_for(condition, what, timeout=120):
     """Wait until a condition holds, and return what it returned."""
     until = time.monotonic() + timeout
     while not (found := condition()):
@@ -80,10 +80,10 @@ class Command:
         # Messages are wrapped to the width of a screen.
         return " ".join(self.log.read_bytes()[self.start :].decode(errors="replace").split())
 
-    def wait_to_say(self, pattern, timeout=60):
+    def wait_to_say(self, pattern, timeout=120):
         return wait_for(lambda: re.search(pattern, self.said), f"{pattern!r} in {self.said!r}", timeout)
 
-    def end(self, number=signal.SIGTERM, timeout=60):
+    def end(self, number=signal.SIGTERM, timeout=120):
         """Send a signal to the process alone, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -257,7 +257,7 @@ class Running:
         wanted = str(self.folder.nodes()[name])
         return next(node["status"] for node in listed if str(node["node-id"]) == wanted)
 
-    def wait_for_sites(self, *names, timeout=90):
+    def wait_for_sites(self, *names, timeout=150):
         nodes = {str(node): name for name, node in self.folder.nodes().items()}
         until = time.monotonic() + timeout
         while True:
@@ -280,7 +280,7 @@ class Running:
         )
         return run, str(started["run-id"])
 
-    def wait_for_run(self, run, timeout=150):
+    def wait_for_run(self, run, timeout=400):
         """Wait until a run is over and return how it ended."""
         until = time.monotonic() + timeout
         while True:
@@ -291,13 +291,13 @@ class Running:
                 raise AssertionError(f"the run is not over: {status}, {list(run.progress())[-1:]}")
             time.sleep(0.3)
 
-    def wait_for_round(self, run, number, timeout=120):
+    def wait_for_round(self, run, number, timeout=240):
         until = time.monotonic() + timeout
         while not any(line["round"] >= number for line in run.progress()):
             assert time.monotonic() < until, f"no round {number}: {run.status()}"
             time.sleep(0.2)
 
-    def wait_for_line(self, run, condition, what, timeout=120):
+    def wait_for_line(self, run, condition, what, timeout=300):
         """Wait until the report of some round is so, and return it."""
         return wait_for(lambda: next(filter(condition, run.progress()), None), what, timeout)
 

@@ -1,4 +1,4 @@
-"""Sites that come later get what the first ones got; sites that go are cut off and their names are not given away."""
+"""Sites that come later get what the first ones got; sites that go are cut off, and their names stay theirs."""
 
 import pytest
 
@@ -82,17 +82,13 @@ def test_sites_come_and_go_while_the_server_is_running(tmp_path):
         running.start_site("site-2")
         running.wait_for_sites("site-0", "site-1", "site-2")
         waiting = Patience(timeout=60, wait=90)
-        run, run_id = running.start_run(
-            "all", n_clusters=3, seed=0, tuning={"max_rounds": 2}, waiting=waiting
-        )
+        run, _ = running.start_run("all", n_clusters=3, seed=0, tuning={"max_rounds": 2}, waiting=waiting)
         assert running.wait_for_run(run)["status"] == "finished"
         assert all(line["answered"] == ["site-0", "site-1", "site-2"] for line in run.progress())
         remove_site(running.folder, "site-2")
         running.processes.pop("site-2").wait(30)  # it is cut off, and ends
         nodes = services.flwr(running.folder, "supernode", "list", CONNECTION)["nodes"]
         assert sum(node["status"] == "online" for node in nodes) == 2
-        run, run_id = running.start_run(
-            "two", n_clusters=3, seed=0, tuning={"max_rounds": 2}, waiting=waiting
-        )
+        run, _ = running.start_run("two", n_clusters=3, seed=0, tuning={"max_rounds": 2}, waiting=waiting)
         assert running.wait_for_run(run)["status"] == "finished"
         assert all(line["answered"] == ["site-0", "site-1"] for line in run.progress())

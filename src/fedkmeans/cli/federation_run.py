@@ -172,7 +172,7 @@ def _about_round(line: dict[str, Any], first: dict[str, Any]) -> str:
 
 
 def _ended(folder: FederationFolder, run_id: str, lost: bool) -> tuple[str | None, bool]:
-    """How Flower says that a run ended, None while it goes on; and whether the server is lost, which is told."""
+    """How Flower says that a run ended, None while it goes on; and whether the server is lost."""
     try:
         (found,) = services.flwr(folder, "list", CONNECTION, "--run-id", run_id)["runs"]
     except FederationError:
