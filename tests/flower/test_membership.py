@@ -1,4 +1,4 @@
-"""Sites that come later get what the first ones got; sites that go are cut off, and their names stay theirs."""
+"""Sites that come later get what the first ones got; sites that go are cut off, and keep their names."""
 
 import pytest
 
