@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from fedkmeans.cli.fit import checked_tuning
 from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.progress import duration
 from fedkmeans.cli.words import count, why_stopped
-from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.errors import DataError, FederationError, ParameterError
 from fedkmeans.federations.flower import Patience
 from fedkmeans.flower import services
 from fedkmeans.flower.folder import CONNECTION, FederationFolder, check_site_name
@@ -146,11 +147,17 @@ def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -
         if time.monotonic() > next_question:
             ended, lost = _ended(folder, run_id, lost)
             if ended is not None and run.status().get("status") not in _OVER:
-                # It could not say so itself.
-                run.say("failed", run=run_id, reason=ended)
-                return run.status()
+                _note_end(run, run_id, ended)
+                return {"status": "failed", "reason": ended}
             next_question = time.monotonic() + _ASK_FLOWER_S
         time.sleep(_LOOK_S)
+
+
+def _note_end(run: RunFolder, run_id: str, reason: str) -> None:
+    """Write down that a run failed which could not say so itself."""
+    # Perhaps it could not because the disk is full; who is watching is told in any case.
+    with suppress(OSError, DataError):
+        run.say("failed", run=run_id, reason=reason)
 
 
 def _about_round(line: dict[str, Any], first: dict[str, Any]) -> str:
@@ -196,8 +203,9 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
 
 
 def _why_failed(wish: Wish, run: RunFolder, status: dict[str, Any]) -> str:
+    reason = str(status.get("reason", status.get("status"))).rstrip(".")
     return (
-        f"The run ended without a model: {status.get('reason', status.get('status'))}. What the sites "
+        f"The run ended without a model: {reason}. What the sites "
         "answered is kept; "
         f"go on with: fedkmeans federation run {shlex.quote(str(wish.folder))} -k {wish.n_clusters} --name "
         f"{run.path.name} --resume"

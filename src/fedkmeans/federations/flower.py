@@ -214,6 +214,9 @@ class Flower:
                     # Lost on its way, for instance when the SuperLink was started anew.
                     waiting |= self._push(query, exchange, [client])
                     continue
+                if message.has_error() and message.error.code == ErrorCode.NODE_UNAVAILABLE:
+                    self._note(client, "not connected")  # gone for a minute, which Flower notices only now
+                    continue
                 try:
                     replies[client] = self._read(message, query, exchange, client)
                     self.silent.pop(client, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -31,6 +32,7 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Found before it is needed: little may be done between the start of a process and that of its program.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
@@ -232,8 +234,9 @@ def wait_until_up(folder: FederationFolder, process: subprocess.Popen[bytes]) ->
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not empty."""
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    """The last line of a log that is not empty, without colours."""
+    text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+    lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1][-300:] if lines else "(nothing)"
 
 
