@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 1, 0x1000
+_PREFIX = "fkm"
 
 
 def ip(*arguments):
@@ -28,8 +29,8 @@ def why_not():
     if not Path("/dev/net/tun").exists():
         return "there is no /dev/net/tun"
     try:
-        ip("netns", "add", "fkm-probe")
-        ip("netns", "delete", "fkm-probe")
+        ip("netns", "add", f"{_PREFIX}probe")
+        ip("netns", "delete", f"{_PREFIX}probe")
     except (OSError, subprocess.CalledProcessError) as error:
         return f"network namespaces are not permitted: {getattr(error, 'stderr', error)}"
     return None
@@ -42,12 +43,10 @@ def _tunnel(name):
 
 
 class BadLink:
-    """Between this machine and a namespace of the same name.
+    """Between this machine and a new namespace, `namespace`.
 
     Parameters
     ----------
-    name : str
-        At most ten characters.
     place : int
         The namespace's end has the address 10.123.`place`.2, ours 10.123.`place`.1.
     delay : float
@@ -56,14 +55,15 @@ class BadLink:
         Share of packets that are lost, each way.
     """
 
-    def __init__(self, name, place, delay=0.0, loss=0.0):
-        self.name, self.delay, self.loss = name, delay, loss
+    def __init__(self, place, delay=0.0, loss=0.0):
+        self.namespace, self.delay, self.loss = f"{_PREFIX}{os.getpid()}-{place}", delay, loss
         self.cut = False
         self.passed = self.lost = 0
         self._random = random.Random(place)
         self._over = False
+        name = self.namespace
         ip("netns", "add", name)
-        near, far = f"{name}-a", f"{name}-b"
+        near, far = f"{_PREFIX}{place}a", f"{_PREFIX}{place}b"
         self._ends = (_tunnel(near), _tunnel(far))
         ip("link", "set", far, "netns", name)
         ip("addr", "add", f"10.123.{place}.1/24", "dev", near)
@@ -100,16 +100,25 @@ class BadLink:
         self._thread.join()
         for end in self._ends:
             os.close(end)
-        ip("netns", "delete", self.name)
+        ip("netns", "delete", self.namespace)
+
+
+def _sweep():
+    """Delete the namespaces of processes that were killed; their tunnels are gone already."""
+    for path in Path("/run/netns").glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path(f"/proc/{pid}").exists():
+            ip("netns", "delete", path.name)
 
 
 @contextmanager
 def links(names, **quality):
-    """Links to namespaces of these names, by name."""
+    """Links by name, each to a namespace of its own."""
     made = {}
+    _sweep()
     try:
         for place, name in enumerate(names):
-            made[name] = BadLink(name, place + 1, **quality)
+            made[name] = BadLink(place + 1, **quality)
         yield made
     finally:
         for link in made.values():

@@ -26,7 +26,7 @@ def linked(tmp_path_factory):
         federation(root, blobs(), start=[], host=HOST, listen="0.0.0.0") as running,
     ):
         for name in NAMES:
-            running.start_site(name, "ip", "netns", "exec", name)
+            running.start_site(name, "ip", "netns", "exec", links[name].namespace)
         running.wait_for_sites(*NAMES, timeout=150)
         yield running, links
         for name in NAMES:  # before the links are gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from fedkmeans.errors import FedKMeansError
 
 # typer brings its own copy of click or uses the installed one; either way this is its UsageError.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_TWICE = re.compile(r"( Did you mean [^?]*\?)\1")
 _PACKAGE = str(Path(fedkmeans.__file__).parent)
 
 
@@ -85,7 +87,8 @@ class Group(SubGroup):
 
 def _about_usage(error: Any) -> str:
     path = error.ctx.command_path if error.ctx is not None else "fedkmeans"
-    message = error.format_message().rstrip(".")
+    # Some versions of typer and click both make a suggestion, the same one.
+    message = _TWICE.sub(r"\1", error.format_message()).rstrip(".")
     return f"{message}{'' if message.endswith('?') else '.'} See {path} --help."
 
 
