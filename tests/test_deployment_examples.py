@@ -207,9 +207,8 @@ def test_the_how_to_starts_a_supernode_as_we_do():
 def test_the_how_to_sets_what_we_set_in_the_environment(folder):
     from fedkmeans.flower import services
 
-    exported = dict(
-        word.split("=", 1) for words in typed("docs/how-to/federation.md", "export") for word in words[1:]
-    )
+    (block,) = (block for block in fenced("docs/how-to/federation.md", "sh") if "FEDKMEANS_NODES=" in block)
+    exported = dict(word.split("=", 1) for word in shlex.split(block) if word != "export")
     exported = {name: value.replace("$PWD/", "") for name, value in exported.items()}
     ours = services.executor(folder).environment
     assert exported == {name: value.replace(str(folder.path), "hospitals") for name, value in ours.items()}
