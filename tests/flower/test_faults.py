@@ -68,7 +68,6 @@ def missing(run, name):
 # --- sites that come and go ---------------------------------------------------------------------
 
 
-@pytest.mark.faults
 def test_a_site_that_leaves_is_missed_and_one_that_comes_late_is_used(running):
     running.kill_gently("site-2")
     joined = running.join_site("site-2")
@@ -362,7 +361,6 @@ def test_a_server_that_is_killed_can_be_started_again_and_the_run_resumed(runnin
     check_model(run, running.sites, everybody=True, **exactly(4))
 
 
-@pytest.mark.faults
 def test_ctrl_c_ends_a_run_after_its_round_and_leaves_a_model(running):
     run, command = running.run_command("ctrl-c", *options_for(60))
     running.wait_for_round(run, 1)
