@@ -6,11 +6,10 @@ import resource
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed
-from fedkmeans.catalogue import ALGORITHMS, make
+from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.conversation import Ask, Fresh, Members, Total, hold
 from fedkmeans.errors import FederationError, JournalError, ParameterError
 from fedkmeans.journal import Journalled
@@ -18,6 +17,7 @@ from fedkmeans.journal_file import JournalFile
 from fedkmeans.records import Box, Describe, Description
 from fedkmeans.wire import encode, from_bytes, size_in_bytes, to_bytes
 from tests.lossy import Lossy
+from tests.small_models import assert_same, outcome, small
 
 REAL_FSYNC = os.fsync
 RNG = np.random.default_rng(5)
@@ -70,23 +70,6 @@ def fit(model, federation, path, **kwargs):
     with Journalled(federation, path, "these settings") as journalled:
         model.fit_federation(journalled, **kwargs)
         return outcome(model), journalled.replayed
-
-
-def outcome(model):
-    return model.cluster_centers_, model.n_iter_, model.inertia_, model.best_restart_, model.history_
-
-
-def assert_same(one, two):
-    """To the last bit."""
-    np.testing.assert_array_equal(one[0], two[0])
-    assert one[1:4] == two[1:4]
-    pd.testing.assert_frame_equal(one[4], two[4], check_exact=True)
-
-
-def small(name, **settings):
-    if "max_rounds" in ALGORITHMS[name].parameters():
-        settings = {"max_rounds": 4, "tol": 0, **settings}
-    return make(name, n_clusters=3, random_state=1, **settings)
 
 
 MODELS = {

@@ -11,7 +11,8 @@ from pathlib import Path
 from fedkmeans.errors import DataError
 
 _REMEDY = "choose a place in an existing folder that you may write to"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Errors that say that there is no room.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         with _as_data_error(path):
             _flush(temporary)
             os.replace(temporary, target)  # noqa: PTH105 (the name says that it overwrites)
-            _flush_folder(target.parent)
+            flush_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -108,7 +109,7 @@ def _swap(new: Path, target: Path) -> None:
             old.rename(target)
             raise
         shutil.rmtree(old)
-    _flush_folder(target.parent)
+    flush_folder(target.parent)
 
 
 def _beside(target: Path, ending: str) -> Path:
@@ -120,7 +121,7 @@ def _as_data_error(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "make room, or choose another place" if error.errno in _FULL else _REMEDY
+        remedy = "make room, or choose another place" if error.errno in FULL else _REMEDY
         raise DataError(f"cannot write {os.fspath(path)!r}: {_cause(error)}; {remedy}") from error
 
 
@@ -134,7 +135,8 @@ def _flush(file: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
+    """Let a folder's list of names reach the disk."""
     # Only POSIX systems let a folder be opened; elsewhere the rename is all there is to do.
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

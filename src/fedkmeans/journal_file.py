@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
 
+from fedkmeans.atomic import FULL, flush_folder
 from fedkmeans.errors import JournalError, WireError
 from fedkmeans.wire import MAGIC, PREFIX_SIZE, Packed, from_bytes, size_in_bytes, to_bytes
 
@@ -15,8 +15,6 @@ try:
     import fcntl
 except ImportError:  # no such locks on Windows
     fcntl = None  # type: ignore[assignment]
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class JournalFile:
@@ -163,24 +161,14 @@ class JournalFile:
                 rest = rest[self._file.write(rest) or 0 :]
             os.fsync(self._file.fileno())
             if not place:
-                _flush_folder(self.path.resolve().parent)
+                flush_folder(self.path.resolve().parent)
         except BaseException as error:
             with suppress(OSError):
                 self._file.truncate(place)
             if isinstance(error, OSError):
-                remedy = "Make room on the disk" if error.errno in _FULL else "Look after the disk"
+                remedy = "Make room on the disk" if error.errno in FULL else "Look after the disk"
                 remedy += " and run again: all that was heard before is kept."
                 raise self._error(error, remedy) from error
             raise
         self.places.append((place, len(data)))
         self._usable = True
-
-
-def _flush_folder(folder: Path) -> None:
-    # Only POSIX systems let a folder be opened; there its list of names must reach the disk too.
-    if hasattr(os, "O_DIRECTORY"):
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)

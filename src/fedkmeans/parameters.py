@@ -39,3 +39,28 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ParameterError(f"{name} must be one of {', '.join(sorted(choices))}; got {value!r}.")
     return value
+
+
+# What can be chosen about how an estimator goes to work, wherever the rows are and whoever computes.
+PARAMETERS = (
+    "init",
+    "n_init",
+    "weighting",
+    "memory",
+    "learning_rate",
+    "momentum",
+    "empty_clusters",
+    "n_local_clusters",
+    "n_init_local",
+    "clients_per_round",
+    "participation",
+    "max_local",
+    "tol",
+    "tol_local",
+    "tol_score",
+    "patience",
+    "min_rounds",
+    "max_rounds",
+    "max_iter",
+    "score_every",
+)

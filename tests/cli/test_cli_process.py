@@ -16,7 +16,11 @@ from fedkmeans.model import Model
 
 from .conftest import write_client
 
-COMMANDS = ("demo", "fit", "predict", "evaluate", "partition", "inspect")
+COMMANDS = (
+    *("demo", "fit", "predict", "evaluate", "partition", "inspect", "report"),
+    *(f"federation {name}" for name in ("new", "serve", "run", "status", "add", "remove", "renew")),
+    *("federation", "site", "site join"),
+)
 PROGRAM = (sys.executable, "-c", "from fedkmeans.cli import main; main()")
 
 

@@ -29,12 +29,6 @@ from fedkmeans.flower.site_folder import open_site
 from .conftest import write_client
 
 NEW = "federation new hospitals --host localhost --port 9443 --internal-port 9 --site north --site south"
-COMMANDS = [
-    "federation",
-    *(f"federation {name}" for name in ("new", "serve", "run", "status", "renew")),
-    "site",
-    "site join",
-]
 
 
 @pytest.fixture
@@ -52,26 +46,6 @@ def edit(path, old, new):
 
 
 # --- help ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_examples(run, command):
-    outcome = run(f"{command} --help")
-    assert outcome.code == 0
-    assert "Examples" in outcome.out
-    assert f"fedkmeans {command} " in outcome.out
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_laid_out_for_80_columns(run, command, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    text = run(f"{command} --help").out
-    examples = text.partition("Examples")[2].partition("╭")[0].splitlines()[1:]
-    shown = [line.rstrip() for line in examples if line.strip()]
-    assert shown
-    for before, line in zip(["", *shown], shown, strict=False):
-        assert line.startswith("   fedkmeans") or before.endswith("\\"), line
-    assert "<" not in text  # no types of Python
 
 
 @pytest.mark.parametrize("command", ["federation", "site"])

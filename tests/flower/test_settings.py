@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkmeans.catalogue import ALGORITHMS
-from fedkmeans.cli import options
 from fedkmeans.errors import ParameterError
 from fedkmeans.federations.flower import Patience
 from fedkmeans.flower.folder import app_project
-from fedkmeans.flower.settings import TUNING, RunSettings, from_run_config, to_run_config
+from fedkmeans.flower.settings import RunSettings, from_run_config, to_run_config
 from fedkmeans.flower.toml import to_toml
+from fedkmeans.parameters import PARAMETERS
 
 FEDERATED = sorted(name for name, algorithm in ALGORITHMS.items() if not algorithm.pooled)
 
@@ -46,7 +46,7 @@ VALUES = {
 @st.composite
 def settings(draw):
     algorithm = draw(st.sampled_from(FEDERATED))
-    takes = sorted(set(TUNING) & ALGORITHMS[algorithm].parameters())
+    takes = sorted(set(PARAMETERS) & ALGORITHMS[algorithm].parameters())
     values = dict(VALUES)
     if "memory" in takes:
         values["memory"] = fractions if algorithm == "forgetting" else st.sampled_from(["server", "client"])
@@ -177,7 +177,3 @@ def test_the_app_names_what_there_is():
     for name, kind in (("serverapp", ServerApp), ("clientapp", ClientApp)):
         module, _, attribute = components[name].partition(":")
         assert isinstance(getattr(import_module(module), attribute), kind)
-
-
-def test_what_can_be_tuned_is_what_can_be_typed():
-    assert [name for name in options.TUNING if name not in ("n_jobs", "kernel")] == list(TUNING)

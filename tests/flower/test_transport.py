@@ -7,7 +7,6 @@ import re
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
@@ -17,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedkmeans import InProcess, Site
-from fedkmeans.catalogue import ALGORITHMS, make
+from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.errors import FederationError, WireError
 from fedkmeans.federations import flower
 from fedkmeans.federations.flower import Flower, Patience
@@ -27,6 +26,7 @@ from fedkmeans.journal import Journalled
 from fedkmeans.records import Describe, LocalUpdate, Score, SendWord
 from fedkmeans.wire import Packed, decode, encode
 from tests.flower.grids import LocalGrid, reply_to
+from tests.small_models import assert_same, outcome, small
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(90, 3)) + 5 * RNG.integers(2, size=(90, 3))
@@ -65,22 +65,8 @@ def federation(folders):
     return make_
 
 
-def outcome(model, federation):
-    model.fit_federation(federation)
-    return model.cluster_centers_, model.n_iter_, model.inertia_, model.best_restart_, model.history_
-
-
-def assert_same(one, two):
-    """To the last bit."""
-    np.testing.assert_array_equal(one[0], two[0])
-    assert one[1:4] == two[1:4]
-    pd.testing.assert_frame_equal(one[4], two[4], check_exact=True)
-
-
-def small(name, **settings):
-    if "max_rounds" in ALGORITHMS[name].parameters():
-        settings = {"max_rounds": 4, "tol": 0, **settings}
-    return make(name, n_clusters=3, random_state=1, **settings)
+def fitted(model, federation):
+    return outcome(model.fit_federation(federation))
 
 
 MODELS = {
@@ -104,8 +90,8 @@ MODELS = {
 @pytest.mark.filterwarnings("ignore:Too few centroids")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_algorithm_finds_exactly_what_it_finds_in_process(name, federation):
-    expected = outcome(MODELS[name], InProcess(sites()))
-    assert_same(outcome(MODELS[name], federation()), expected)
+    expected = fitted(MODELS[name], InProcess(sites()))
+    assert_same(fitted(MODELS[name], federation()), expected)
 
 
 class Killed(BaseException):
@@ -132,8 +118,8 @@ class DyingGrid(LocalGrid):
 def test_a_server_that_dies_goes_on_with_its_journal(name, folders, tmp_path):
     model = MODELS[name]
     whole = DyingGrid(folders)
-    expected = outcome(model, InProcess(sites()))
-    assert_same(outcome(model, Flower(whole, NODES, IMPATIENT)), expected)
+    expected = fitted(model, InProcess(sites()))
+    assert_same(fitted(model, Flower(whole, NODES, IMPATIENT)), expected)
     assert whole.pulls > 2
     for when in range(1, whole.pulls + 1):
         journal = tmp_path / f"journal-{when}"
@@ -141,7 +127,7 @@ def test_a_server_that_dies_goes_on_with_its_journal(name, folders, tmp_path):
         with pytest.raises(Killed), Journalled(dying, journal, "") as one:
             model.fit_federation(one)
         with Journalled(Flower(LocalGrid(folders), NODES, IMPATIENT), journal, "") as two:
-            assert_same(outcome(model, two), expected)
+            assert_same(fitted(model, two), expected)
             assert two.replayed == when - 1
 
 
@@ -259,8 +245,8 @@ def test_silence_of_all_ends_the_run_only_after_a_while(federation, clock):
 
 
 def test_a_run_goes_on_without_who_is_silent(federation):
-    found = outcome(small("last-word"), federation(NEVER))
-    without = outcome(small("last-word"), InProcess([site for site in sites() if site.name != "b"]))
+    found = fitted(small("last-word"), federation(NEVER))
+    without = fitted(small("last-word"), InProcess([site for site in sites() if site.name != "b"]))
     assert set(found[4].participants) == {2}
     np.testing.assert_allclose(found[0], without[0], atol=2)
 
@@ -660,7 +646,7 @@ def test_whatever_bytes_come_nothing_but_a_wire_error_is_raised(noise, place, in
 def test_sites_that_meet_are_called_what_they_call_themselves(folders):
     found = Flower.meet(LocalGrid(folders), 3, IMPATIENT)
     assert found.nodes == NODES
-    assert_same(outcome(small("last-word"), found), outcome(small("last-word"), InProcess(sites())))
+    assert_same(fitted(small("last-word"), found), fitted(small("last-word"), InProcess(sites())))
 
 
 def test_two_sites_of_one_name_do_not_meet(folders):
@@ -706,7 +692,7 @@ def test_sites_may_be_files_of_a_folder(tmp_path):
     grid = LocalGrid(dict.fromkeys(range(3)), run_config={"data": str(tmp_path)})
     found = Flower.meet(grid, 3, IMPATIENT)
     assert found.clients == ("a", "b", "c")
-    assert_same(outcome(small("last-word"), found), outcome(small("last-word"), InProcess(sites())))
+    assert_same(fitted(small("last-word"), found), fitted(small("last-word"), InProcess(sites())))
 
 
 # --- what leaves a site --------------------------------------------------------------------------

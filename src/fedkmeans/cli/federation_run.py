@@ -98,7 +98,7 @@ def _new_settings(run: RunFolder, wish: Wish) -> RunSettings:
         algorithm=wish.algorithm,
         seed=as_seed(None) if wish.seed is None else wish.seed,
         tuning=tuning,
-        folder=str(run.path),
+        folder=run.path.name,  # sites are told all settings, and its whole path is none of their business
     )
 
 
@@ -184,7 +184,7 @@ def _ended(folder: FederationFolder, run_id: str, lost: bool) -> tuple[str | Non
         (found,) = services.flwr(folder, "list", CONNECTION, "--run-id", run_id)["runs"]
     except FederationError:
         if not lost:
-            console.note("The server does not answer; the run goes on when it is back.")
+            console.note("The server does not answer; it is looked for until it does.")
         return None, True
     if not str(found["status"]).startswith("finished"):
         return None, False
@@ -198,7 +198,10 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
     try:
         return _watch(folder, run, run_id, quiet=True)
     except KeyboardInterrupt:
-        services.flwr(folder, "stop", run_id, CONNECTION)
+        try:
+            services.flwr(folder, "stop", run_id, CONNECTION)
+        except FederationError as error:
+            console.note(f"The run could not be ended: {error}")
         return {"status": "stopped", "reason": "it can be resumed with --resume"}
 
 

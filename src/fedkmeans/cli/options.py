@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from fedkmeans.parameters import PARAMETERS
+
 # An option that may be left out; its help says what happens then, and "None" would say nothing.
 optional = partial(typer.Option, show_default=False)
 
@@ -290,27 +292,4 @@ Kernel = Annotated[
 ]
 
 # Names of the options above that are parameters of an estimator.
-TUNING = (
-    "init",
-    "n_init",
-    "weighting",
-    "memory",
-    "learning_rate",
-    "momentum",
-    "empty_clusters",
-    "n_local_clusters",
-    "n_init_local",
-    "clients_per_round",
-    "participation",
-    "max_local",
-    "tol",
-    "tol_local",
-    "tol_score",
-    "patience",
-    "min_rounds",
-    "max_rounds",
-    "max_iter",
-    "score_every",
-    "n_jobs",
-    "kernel",
-)
+TUNING = (*PARAMETERS, "n_jobs", "kernel")

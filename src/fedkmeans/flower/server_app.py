@@ -66,9 +66,7 @@ def _about_disk(folder: RunFolder, error: OSError) -> str:
 
 
 def _place(settings: RunSettings, run_id: int) -> Path:
-    if settings.folder:
-        return Path(settings.folder)
-    return Path(os.environ.get(RUNS_VARIABLE, "fedkmeans-runs")) / str(run_id)
+    return Path(os.environ.get(RUNS_VARIABLE, "fedkmeans-runs")) / (settings.folder or str(run_id))
 
 
 def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:

@@ -205,9 +205,8 @@ def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
         raise FederationError(f"{what} failed: {said}") from None
     if not answer.get("success"):
         said = " ".join(str(answer.get("error-message", answer)).split())
-        raise FederationError(
-            f"{what} failed: {said} Is the server running? Start it with: fedkmeans federation serve"
-        )
+        advice = " Start the server with: fedkmeans federation serve" if "unavailable" in said else ""
+        raise FederationError(f"{what} failed: {said}{advice}")
     return answer
 
 

@@ -12,31 +12,8 @@ from fedkmeans import catalogue
 from fedkmeans.errors import ParameterError
 from fedkmeans.federations.flower import Patience
 from fedkmeans.initialization import INITIALIZERS
-from fedkmeans.parameters import check_choice, check_integer
+from fedkmeans.parameters import PARAMETERS, check_choice, check_integer
 
-# Parameters of estimators that can be given; the others belong to one machine or are no scalars.
-TUNING = (
-    "init",
-    "n_init",
-    "weighting",
-    "memory",
-    "learning_rate",
-    "momentum",
-    "empty_clusters",
-    "n_local_clusters",
-    "n_init_local",
-    "clients_per_round",
-    "participation",
-    "max_local",
-    "tol",
-    "tol_local",
-    "tol_score",
-    "patience",
-    "min_rounds",
-    "max_rounds",
-    "max_iter",
-    "score_every",
-)
 _PATIENCE = tuple(part.name for part in fields(Patience))
 
 
@@ -52,7 +29,8 @@ class RunSettings:
         Parameters of the estimator that were given.
     waiting : Patience
     folder : str
-        Where the run keeps its journal, progress and model; empty for a folder named by its number.
+        Where the run keeps its journal, progress and model: a path, or a name among the server's runs;
+        empty for one named by its number.
     min_sites : int
         Sites that must be connected before a run begins, where the server has no list of them.
     """
@@ -101,7 +79,7 @@ def to_run_config(settings: RunSettings) -> dict[str, Any]:
         "min_sites": settings.min_sites,
         "data": "",
         **{name: getattr(settings.waiting, name) for name in _PATIENCE},
-        **{name: _as_text(settings.tuning.get(name, "")) for name in TUNING},
+        **{name: _as_text(settings.tuning.get(name, "")) for name in PARAMETERS},
     }
     # The estimator's patience is another thing than ours, and keeps its name.
     return {name.replace("_", "-"): value for name, value in given.items()}
@@ -110,7 +88,7 @@ def to_run_config(settings: RunSettings) -> dict[str, Any]:
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     """Read a run configuration; raises `ParameterError` for what cannot be."""
     named = {key.replace("-", "_"): value for key, value in config.items()}
-    tuning = {name: _read(name, named[name]) for name in TUNING if named.get(name, "") != ""}
+    tuning = {name: _read(name, named[name]) for name in PARAMETERS if named.get(name, "") != ""}
     waiting = {name: named[name] for name in _PATIENCE if named.get(name, "") != ""}
     return RunSettings(
         n_clusters=named.get("n_clusters", 8),
