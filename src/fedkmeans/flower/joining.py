@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 from fedkmeans.errors import FederationError, ParameterError
@@ -23,6 +26,8 @@ Say = Callable[[str], None]
 _LOOK_S, _PAUSE_S = 0.5, 5.0
 # The server forgets a site that vanished after a minute; until then it takes no other in its place.
 _PATIENCE_S = 90.0
+# How far a site's clock may differ: Flower's own limits, 5 and 305 s, but for a second of rounding.
+_MOST_AHEAD_S, _MOST_BEHIND_S = 6.0, 304.0
 # What the SuperNode writes when the server refuses its key.
 _REFUSED = "Failed to activate SuperNode"
 # ... and when it goes on living but will never ask the server again.
@@ -81,20 +86,35 @@ def check_server(member: Member) -> str | None:
     Raises
     ------
     FederationError
-        Somebody answers who is not the server, or whose certificate has expired.
+        Somebody answers who is not the server, or whose certificate has expired; or the clocks differ.
     """
     host, _, port = member.join.server.rpartition(":")
     context = ssl.create_default_context(cafile=str(member.authority))
+    with closing(HTTPSConnection(host, int(port), timeout=10, context=context)) as connection:
+        try:
+            connection.request("HEAD", "/")
+            told = connection.getresponse().getheader("date")
+        except ssl.SSLCertVerificationError as error:
+            raise FederationError(_about_certificate(member.join.server, error)) from None
+        except OSError as error:
+            return f"{member.join.server}: {error.strerror or error}"
+        except HTTPException as error:
+            return f"{member.join.server}: {error!r}"
+    _check_clock(told, datetime.now(UTC))
+    return None
+
+
+def _check_clock(told: str | None, now: datetime) -> None:
+    """Refuse to go on with a clock by which the server would refuse every request, and not say why."""
     try:
-        with (
-            socket.create_connection((host, int(port)), timeout=10) as plain,
-            context.wrap_socket(plain, server_hostname=host),
-        ):
-            return None
-    except ssl.SSLCertVerificationError as error:
-        raise FederationError(_about_certificate(member.join.server, error)) from None
-    except OSError as error:
-        return f"{member.join.server}: {error.strerror or error}"
+        ahead = (now - parsedate_to_datetime(told)).total_seconds() if told else 0.0
+    except (ValueError, TypeError):  # a proxy with a clock of its own kind; what follows will show
+        return
+    if ahead > _MOST_AHEAD_S or -ahead > _MOST_BEHIND_S:
+        raise FederationError(
+            f"The clock of this computer is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
+            "the server's, and requests are signed with the time. Set the clocks, for instance by NTP."
+        )
 
 
 def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
@@ -104,8 +124,7 @@ def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
         return f"The certificate of {server} was made for another name. Ask for a new join file."
     return (
         f"Whoever answers at {server} is not the server of this federation ({error.verify_message}). "
-        "Send nothing, and "
-        "ask who runs the federation."
+        "Send nothing, and ask who runs the federation."
     )
 
 
@@ -129,9 +148,8 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
             refused_since = time.monotonic()
         elif time.monotonic() - refused_since > _PATIENCE_S:
             raise FederationError(
-                f"The server refuses the key of {member.join.site!r}: it does not know it, or the "
-                "same site is "
-                "connected from elsewhere. Ask who runs the federation."
+                f"The server refuses the key of {member.join.site!r}: it does not know it, or the same site "
+                "is connected from elsewhere. Ask who runs the federation."
             )
         say(f"Not connected ({why}); next try in {_PAUSE_S:g} s.")
         time.sleep(_PAUSE_S)
