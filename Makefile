@@ -25,8 +25,8 @@ demo: $(VENV)/.installed-base  ## Install into .venv and compare the algorithms 
 
 install: $(VENV)/.installed-dev  ## Install everything a developer needs into .venv.
 
-test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the long paper and fault runs.
-	$(BIN)/python -m pytest -m "not paper and not faults"
+test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the paper's long runs and most faults.
+	$(BIN)/python -m pytest -m "not paper and (short or not faults)"
 
 test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with real processes (half an hour).
 	$(BIN)/python -m pytest -m faults

@@ -172,6 +172,7 @@ def test_what_a_site_should_not_have_answered_is_not_counted(running, tmp_path):
 # --- who is let in, and who is trusted ------------------------------------------------------------
 
 
+@pytest.mark.short
 def test_a_site_with_a_key_that_nobody_registered_is_told_so(running, monkeypatch, tmp_path):
     monkeypatch.setattr(joining, "_PATIENCE_S", 3.0)
     key = tmp_path / "key"
@@ -250,6 +251,7 @@ def authority_of(running):
     return Certified(private.read_bytes(), (running.folder / "authority.crt").read_bytes())
 
 
+@pytest.mark.short
 def test_a_server_whose_certificate_has_expired_is_not_joined(running, other_gate):
     file = other_gate(certificates.new_server(authority_of(running), ["localhost"], days=-1))
     joined = running.join_site("site-0", "--folder", file.parent / "site", join=file)
@@ -259,6 +261,7 @@ def test_a_server_whose_certificate_has_expired_is_not_joined(running, other_gat
     )
 
 
+@pytest.mark.short
 def test_a_server_with_a_certificate_of_somebody_else_is_not_joined(running, other_gate):
     file = other_gate(certificates.new_server(certificates.new_authority("trial"), ["localhost"]))
     joined = running.join_site("site-0", "--folder", file.parent / "site", join=file)
@@ -307,7 +310,9 @@ def test_a_site_that_went_deaf_is_connected_again(running, tmp_path):
 # --- a server that breaks ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("program", ["flower-superlink", "fedkmeans.flower.gate"])
+@pytest.mark.parametrize(
+    "program", [pytest.param("flower-superlink", marks=pytest.mark.short), "fedkmeans.flower.gate"]
+)
 def test_a_program_of_the_server_that_is_killed_is_started_again_and_the_run_goes_on(running, program):
     rounds = exactly(4)
     run, _ = running.start_run(
@@ -322,7 +327,7 @@ def test_a_program_of_the_server_that_is_killed_is_started_again_and_the_run_goe
     check_model(run, running.sites, everybody=True, **rounds)
 
 
-@pytest.mark.parametrize("memory", ["server", "client"])
+@pytest.mark.parametrize("memory", [pytest.param("server", marks=pytest.mark.short), "client"])
 def test_a_run_whose_executor_is_killed_is_resumed_and_ends_as_if_nothing_had_happened(running, memory):
     tuning = {**exactly(4), "memory": memory}
     options = [*options_for(4), "--memory", memory]
@@ -361,6 +366,7 @@ def test_a_server_that_is_killed_can_be_started_again_and_the_run_resumed(runnin
     check_model(run, running.sites, everybody=True, **exactly(4))
 
 
+@pytest.mark.short
 def test_ctrl_c_ends_a_run_after_its_round_and_leaves_a_model(running):
     run, command = running.run_command("ctrl-c", *options_for(60))
     running.wait_for_round(run, 1)
