@@ -55,7 +55,7 @@ def measure(settings: Settings) -> Iterator[Row]:
 
 def _compare(folder: Path, n_sites: int, quick: bool) -> Row:
     rng = np.random.default_rng(0)
-    sites = [Site(f"site-{i}", rng.normal(size=(ROWS, M)), kernel="numpy") for i in range(n_sites)]
+    sites = [Site(f"site-{i}", rng.normal(size=(ROWS, M))) for i in range(n_sites)]
     rounds, turns = (2, 1) if quick else (ROUNDS, TURNS)
     ours, empty, traffic = [], [], []
     with federation(folder, sites) as running:

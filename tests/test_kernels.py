@@ -427,6 +427,13 @@ def test_an_unknown_kernel_is_refused():
     assert choose_kernel("numpy", 10**6, 10**9) == "numpy"
 
 
+def test_a_process_that_lives_for_one_round_loads_compiled_code_only_for_many_rows():
+    assert choose_kernel("auto", 1, 10**6) == "numba"
+    assert choose_kernel("auto", 1, 10**6, n_rounds=1) == "numpy"
+    assert choose_kernel("auto", 1, 10**8, n_rounds=1) == "numba"
+    assert choose_kernel("numba", 1, 1, n_rounds=1) == "numba"
+
+
 # --- processes and threads ---------------------------------------------------------------------
 
 

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import fedkmeans
+from fedkmeans import Site
+from fedkmeans.flower import site_folder
 
 
 def test_everything_named_is_there():
@@ -31,3 +34,16 @@ def test_help_does_not_load_the_heavy_libraries():
 def test_estimators_do_not_load_the_engines():
     others = ["flwr", "torch", "matplotlib", "typer", "rich", "pyarrow.csv"]
     assert loaded_after("from fedkmeans import FederatedKMeans", others) == "[]"
+
+
+def test_a_site_answers_a_message_without_the_heavy_libraries(tmp_path):
+    # Flower starts a process for every message: what it loads is paid in every round.
+    site_folder.prepare(tmp_path, Site("a", np.arange(400.0).reshape(20, 20)))
+    code = (
+        "import fedkmeans.flower.client_app, numpy as np; from pathlib import Path; "
+        "from fedkmeans.flower.site_folder import open_site; "
+        "from fedkmeans.records import LocalUpdate, SendWord; "
+        f"open_site(Path({str(tmp_path)!r})).answer("
+        "SendWord(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
+    )
+    assert loaded_after(code, ["scipy", "numba", "narwhals", "sklearn", "pandas", "pyarrow"]) == "[]"

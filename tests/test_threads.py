@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -17,8 +20,6 @@ from fedkmeans.threads import in_threads, single_products, split_evenly
 @pytest.fixture(autouse=True)
 def _as_before():
     """Whatever happens, matrix products may use as many threads afterwards as before."""
-    with single_products():  # loads what is to be loaded
-        pass
     before = products()
     yield
     assert products() == before
@@ -140,6 +141,27 @@ def test_matrix_products_are_single_inside_and_as_before_outside():
         with single_products():
             pass
         assert {info["num_threads"] for info in blas()} <= {1}
+
+
+def test_a_library_that_is_loaded_inside_is_single_from_the_next_call_on_and_as_before_outside():
+    script = """
+from threadpoolctl import threadpool_info
+from fedkmeans.threads import single_products
+
+def threads():
+    return {info["filepath"]: info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+with single_products():
+    few = threads()
+    import scipy.linalg
+    many = threads()
+    with single_products():
+        assert set(threads().values()) <= {1}, threads()
+assert set(many) > set(few)  # else this shows nothing
+assert set(threads().values()) == {2}, threads()
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=120)
 
 
 def test_overlapping_users_leave_matrix_products_as_they_were():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedkmeans.lloyd import means
+from fedkmeans.lloyd import distance_between, means
 from fedkmeans.records import ClusterTotals
 from fedkmeans.state import State, Target
 from fedkmeans.typing import FloatArray
@@ -24,7 +24,10 @@ def target(total: ClusterTotals) -> FloatArray:
     -------
     ndarray of shape (k, m)
     """
-    return means(total.weighted_sum, total.weight, otherwise=total.plain_sum / total.n_clients)
+    d = means(total.weighted_sum, total.weight, otherwise=total.weighted_sum)
+    unweighted = total.weight == 0
+    d[unweighted] = total.plain_sum[unweighted] / total.n_clients
+    return d
 
 
 def advance(
@@ -44,11 +47,17 @@ def advance(
         earlier, longer look back stays: it may grow again.
     """
     c, c_previous = state.centroids, state.previous
-    # C + η (d - C), so written that η = 1 goes to d itself; C + (d - C) would be rounded.
-    c_new = found.d - (1 - learning_rate) * (found.d - c) + momentum * (c - c_previous)
+    # C + η (d - C) is written d - (1 - η) (d - C): so η = 1 goes to d itself; C + (d - C) would be rounded.
+    # In place, as these are the largest arrays that a server touches in every round.
+    c_new = found.d - c
+    c_new *= 1 - learning_rate
+    np.subtract(found.d, c_new, out=c_new)
+    drift = c - c_previous
+    drift *= momentum
+    c_new += drift
     # A round without an answer says nothing about whether the run has settled.
     news = bool(found.answered)
-    movements = (float(np.linalg.norm(c_new - c)),) * news
+    movements = (distance_between(c_new, c),) * news
     estimates = (found.estimate,) * news
     first = 0 if keep is None else -max(keep, len(state.movements))
     return replace(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
 from fedkmeans.typing import DataArray, IntArray
 
+if TYPE_CHECKING:
+    import narwhals as nw
+
 
 def numeric_frame(data: Any) -> nw.DataFrame[Any] | None:
     """Return `data` as a narwhals frame if it is one whose columns are all plain numbers, else None."""
+    if isinstance(data, np.ndarray):
+        return None
+    import narwhals as nw  # an array needs none of it, and it takes a moment to load
+
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame) or not len(frame.columns):
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import sparse
 
 from fedkmeans.records import LocalSummary
 from fedkmeans.sparse_rows import SparseRows, Table
@@ -137,9 +136,13 @@ def _sums_in_order(block: FloatArray, labels: IntArray, n_clusters: int) -> Floa
     if block.shape[1] <= _FEW_COLUMNS:
         columns = [np.bincount(labels, weights=column, minlength=n_clusters) for column in block.T]
         return np.stack(columns, axis=1)
-    n_rows = len(block)
-    belongs = sparse.csr_array((np.ones(n_rows), labels, np.arange(n_rows + 1)), shape=(n_rows, n_clusters))
-    return np.asarray(belongs.T @ block)
+    sums = np.zeros((n_clusters, block.shape[1]))
+    sorted_rows = block[np.argsort(labels, kind="stable")]
+    edges = np.cumsum(np.bincount(labels, minlength=n_clusters))
+    for total, rows in zip(sums, np.split(sorted_rows, edges[:-1]), strict=True):
+        # Along the slow axis NumPy adds row to row; along the fast one it would add in pairs.
+        np.add.reduce(rows, axis=0, out=total, initial=0.0)
+    return sums
 
 
 def distances_to_own(X: Table, centroids: FloatArray, labels: IntArray) -> FloatArray:
@@ -159,6 +162,16 @@ def inertia_per_cluster(
     if sample_weight is not None:
         distances *= sample_weight
     return np.bincount(labels, weights=distances, minlength=len(centroids)).astype(np.float64, copy=False)
+
+
+def distance_between(a: FloatArray, b: FloatArray) -> float:
+    """‖a - b‖ over all numbers.
+
+    Not by NumPy's norm, a scalar product: how that is rounded depends on the threads of a library.
+    """
+    difference = a - b
+    difference *= difference
+    return float(np.sqrt(difference.sum()))
 
 
 def means(sums: FloatArray, counts: FloatArray, otherwise: FloatArray) -> FloatArray:
@@ -258,7 +271,7 @@ def local_update(
         if empty_clusters == "relocate":
             labels, sums, last_counts = relocate_empty(X, local, labels, sums, last_counts, sample_weight)
         moved = means(sums, last_counts, otherwise=local)
-        movement = np.linalg.norm(moved - local)
+        movement = distance_between(moved, local)
         local = moved
         if movement < tol_local:
             break

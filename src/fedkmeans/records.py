@@ -340,6 +340,8 @@ def n_bytes(value: Any) -> int:
         return value.nbytes
     if isinstance(value, str):
         return len(value.encode())
+    if isinstance(value, int | float):
+        return 8
     if isinstance(value, Mapping):
         return sum(n_bytes(key) + n_bytes(entry) for key, entry in value.items())
     if isinstance(value, tuple | frozenset):

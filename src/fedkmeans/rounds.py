@@ -12,6 +12,7 @@ from fedkmeans import aggregation
 from fedkmeans.convergence import Stopping
 from fedkmeans.conversation import AskTotal, Conversation, Members, Total
 from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.lloyd import distance_between
 from fedkmeans.parameters import check_choice, check_integer, check_real
 from fedkmeans.records import LocalUpdate, Score, ScoreTotals, WeightingRule, bytes_to
 from fedkmeans.seeding import generator
@@ -160,7 +161,7 @@ def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conve
 
 def _length(state: State) -> float:
     """How far a round without an answer moved the centroids, by momentum alone."""
-    return float(np.linalg.norm(state.centroids - state.previous))
+    return distance_between(state.centroids, state.previous)
 
 
 def run_rounds(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy import sparse
 
 from fedkmeans.errors import DataError
 from fedkmeans.typing import DataArray, IntArray
@@ -45,7 +45,7 @@ class SparseRows:
         """Take over a scipy sparse matrix or array of any format; it is not changed, nor copied if CSR."""
         if matrix.ndim != 2:
             raise DataError(f"A sparse table must have rows and columns, got shape {matrix.shape}.")
-        rows = sparse.csr_array(matrix)
+        rows = _scipy_sparse().csr_array(matrix)
         if not rows.has_canonical_format or np.count_nonzero(rows.data) < rows.nnz:
             rows = rows.copy()  # the caller's stays as it is
             rows.sum_duplicates()
@@ -140,7 +140,7 @@ class SparseRows:
     def matrix(self) -> Any:
         """The rows as scipy knows them; the numbers are not copied."""
         part, indptr = self.stored, self.indptr - self.indptr[0]
-        return sparse.csr_array((self.data[part], self.indices[part], indptr), shape=self.shape)
+        return _scipy_sparse().csr_array((self.data[part], self.indices[part], indptr), shape=self.shape)
 
 
 # What the algorithms take as rows: shape (n, m).
@@ -149,6 +149,13 @@ Table: TypeAlias = DataArray | SparseRows
 
 def as_table(X: Any) -> Table:
     """What a caller calls rows, as an array, or as sparse rows if it is a sparse matrix of scipy."""
-    if sparse.issparse(X):
-        return SparseRows.of(X)
-    return X if isinstance(X, SparseRows) else np.asarray(X)
+    if isinstance(X, SparseRows):
+        return X
+    if isinstance(X, np.ndarray) or not _scipy_sparse().issparse(X):
+        return np.asarray(X)
+    return SparseRows.of(X)
+
+
+def _scipy_sparse() -> Any:
+    """Load it where it is needed: a site on Flower, a new process for each message, seldom needs it."""
+    return import_module("scipy.sparse")

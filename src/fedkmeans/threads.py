@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -23,10 +23,14 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="fedkmeans")
 
 
-@cache
 def _libraries() -> list[Any]:
-    """Those with matrix products. Finding them takes milliseconds, so it is done once, with all loaded."""
-    import_module("scipy.linalg")
+    """Those with matrix products that are loaded: NumPy's, and SciPy's, which compiled code uses."""
+    return _look_for_libraries("scipy.linalg" in sys.modules)
+
+
+@cache
+def _look_for_libraries(with_scipy: bool) -> list[Any]:
+    """Look for them anew only where there are others: it takes milliseconds."""
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
@@ -41,13 +45,17 @@ class _SingleProducts:
     def __init__(self) -> None:
         self.lock = Lock()
         self.n_users = 0
-        self.before: list[int] = []  # threads of each library
+        self.found: list[Any] = []  # libraries that were looked at
+        self.before: list[tuple[Any, int]] = []  # those that had several threads, and how many
 
     def enter(self) -> None:
         with self.lock:
-            if self.n_users == 0:
-                self.before = [library.num_threads for library in _libraries()]
-                for library in _libraries():
+            found = _libraries()
+            if self.n_users == 0 or found is not self.found:  # some were loaded since the first came
+                several = [(library, library.num_threads) for library in found]
+                self.before += [(library, n) for library, n in several if n > 1]
+                self.found = found
+                for library, _ in self.before:
                     library.set_num_threads(1)
             self.n_users += 1
 
@@ -55,8 +63,9 @@ class _SingleProducts:
         with self.lock:
             self.n_users -= 1
             if self.n_users == 0:
-                for library, n_threads in zip(_libraries(), self.before, strict=True):
+                for library, n_threads in self.before:
                     library.set_num_threads(n_threads)
+                self.before.clear()
 
 
 _SINGLE = _SingleProducts()

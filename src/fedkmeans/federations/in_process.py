@@ -16,6 +16,7 @@ from fedkmeans.kernels import AUTO, choose_kernel
 from fedkmeans.records import Query, Reply
 from fedkmeans.site import Site, SitePolicy
 from fedkmeans.sparse_rows import Table, as_table
+from fedkmeans.threads import single_products
 from fedkmeans.typing import ClientId, DataArray, FloatArray, IntArray
 
 
@@ -146,7 +147,8 @@ class InProcess:
         # Often the same sites are asked round after round.
         if self._panel is None or self._asked != sites:
             self._asked, self._panel = sites, Panel.of(sites)
-        return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
+        with single_products():  # once for all that is to be done
+            return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
 
     def _present(self, clients: Sequence[ClientId]) -> list[Site]:
         return [self.sites[client] for client in clients if client in self.sites]

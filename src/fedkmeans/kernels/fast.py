@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import scipy.linalg  # noqa: F401 - compiled code multiplies by its library; `threads` must know of it
 
 from fedkmeans.clustering import BETTER, best_of
 from fedkmeans.kernels import ahead, compiled, gram_kmeans, plain
