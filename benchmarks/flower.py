@@ -58,7 +58,11 @@ def _compare(folder: Path, n_sites: int, quick: bool) -> Row:
     sites = [Site(f"site-{i}", rng.normal(size=(ROWS, M))) for i in range(n_sites)]
     rounds, turns = (2, 1) if quick else (ROUNDS, TURNS)
     ours, empty, traffic = [], [], []
-    with federation(folder, sites) as running:
+    names = [site.name for site in sites]
+    with federation(folder, sites, start=[]) as running:
+        for name in names:  # without what keeps a site to our app: the other one must run there, too
+            running.start_site(name, PATH=services.search_path())
+        running.wait_for_sites(*names)
         for turn in range(turns):
             empty.append(_run_empty(running, folder / f"empty-{turn}.json", rounds))
             seconds, ratio = _run_ours(running, f"turn-{turn}", rounds, n_sites)

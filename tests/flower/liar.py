@@ -52,7 +52,7 @@ def lie(kind):
     flower_messages.write_content = alter_content
 
 
-if any(part.endswith("flwr-clientapp") for part in sys.orig_argv):
+if "fedkmeans.flower.only_app" in sys.orig_argv:
     number = len(list(FOLDER.glob("asked-*")))
     os.close(os.open(FOLDER / f"asked-{number}", os.O_CREAT | os.O_EXCL))
     lies = (FOLDER / "lies").read_text().split()

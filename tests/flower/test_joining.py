@@ -24,7 +24,7 @@ def test_clocks_that_flower_takes_are_taken(ahead):
     joining._check_clock(told(ahead), NOW)
 
 
-@pytest.mark.parametrize("ahead, text", [(20, "20 s ahead of the"), (-400, "400 s behind the")])
+@pytest.mark.parametrize(("ahead", "text"), [(20, "20 s ahead of the"), (-400, "400 s behind the")])
 def test_a_clock_that_flower_would_refuse_is_told(ahead, text):
     with pytest.raises(FederationError, match=f"The clock of this computer is {text} server's.*NTP"):
         joining._check_clock(told(ahead), NOW)

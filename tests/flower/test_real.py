@@ -1,10 +1,12 @@
 """Real processes on loopback, with TLS and keys: the same model as in process, and nobody let in."""
 
+import json
 import signal
 import sqlite3
 import ssl
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -24,6 +26,7 @@ from fedkmeans.model import Model
 from tests.flower.processes import HERE, blobs, check_model, federation, signal_family, wait_for
 
 WAITING = Patience(timeout=60, wait=90)
+FOREIGN_APP = Path(__file__).parent / "foreign_app"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def running(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "tuning", [{"max_rounds": 4}, {"memory": "client", "clients_per_round": 2, "max_rounds": 4}]
+    "tuning", [{"max_rounds": 3}, {"memory": "client", "clients_per_round": 2, "max_rounds": 3}]
 )
 def test_the_model_is_that_of_a_federation_in_process(running, tuning):
     run, _ = running.start_run(f"same-{len(tuning)}", n_clusters=3, seed=5, tuning=tuning, waiting=WAITING)
@@ -182,3 +185,19 @@ def test_a_site_with_its_key_neither_reads_nor_answers_for_another(running):
     signal_family(running.processes["site-1"].pid, signal.SIGCONT)
     assert running.wait_for_run(run)["status"] == "finished"
     check_model(run, running.sites, everybody=True, max_rounds=1)
+
+
+def test_a_site_runs_our_app_whatever_the_server_sends(running, tmp_path):
+    # One that was started as Flower would start it shows what the others are kept from.
+    open_site, *kept = sorted(running.members)
+    running.kill_gently(open_site)
+    running.start_site(open_site, PATH=services.search_path())
+    running.wait_for_sites(open_site)
+    out = tmp_path / "obeyed.json"
+    services.flwr(running.folder, "run", str(FOREIGN_APP), CONNECTION, "--run-config", f'out="{out}"')
+    wait_for(lambda: out.exists() and out.read_text(), "the other app")
+    assert sorted(json.loads(out.read_text())) == [False] * len(kept) + [True]
+    assert (running.members[open_site].folder / "was-here").exists()
+    for name in kept:
+        assert not (running.members[name].folder / "was-here").exists()
+        assert not list((running.members[name].folder / "flower").rglob("*foreign*"))

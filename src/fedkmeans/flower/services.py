@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import ssl
@@ -67,7 +68,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PATH": _path(), **self.environment},
+                env={**os.environ, "PATH": search_path(), **self.environment},
                 start_new_session=True,
                 umask=0o077,  # databases and caches are nobody else's business
                 preexec_fn=_end_with_parent if _LIBC is not None else None,
@@ -80,7 +81,7 @@ def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _path() -> str:
+def search_path() -> str:
     """Where programs are looked for: Flower's own start others, which stand beside Python."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
@@ -143,7 +144,7 @@ def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
 
 
 def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: Path, port: int) -> Program:
-    """A site's SuperNode."""
+    """A site's SuperNode, which runs our app and no other (`only_app`)."""
     command = (
         program("flower-supernode"),
         *("--superlink", server, "--root-certificates", str(authority)),
@@ -151,7 +152,20 @@ def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: 
         *("--port", str(port)),
         *("--node-config", f"site-folder={json.dumps(str(site_folder))}"),
     )
-    return Program("supernode", command, {**_QUIET, **_POLL, "FLWR_HOME": str(home)})
+    path = os.pathsep.join([str(_own_clientapp(home)), search_path()])
+    return Program("supernode", command, {**_QUIET, **_POLL, "FLWR_HOME": str(home), "PATH": path})
+
+
+def _own_clientapp(home: Path) -> Path:
+    """Write a program by the name of Flower's, for the beginning of the search path; returns its folder."""
+    programs = home / "bin"
+    programs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Without -P Python would look for modules in whatever folder a person is in.
+    command = f'exec {shlex.quote(sys.executable)} -P -m fedkmeans.flower.only_app "$@"'
+    with atomic_path(programs / "flwr-clientapp") as temporary:
+        temporary.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        temporary.chmod(0o700)
+    return programs
 
 
 def environment(folder: FederationFolder) -> dict[str, str]:

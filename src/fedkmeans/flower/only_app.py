@@ -1,0 +1,47 @@
+"""What a site runs where Flower would run `flwr-clientapp`: our ClientApp, whatever app the server sends.
+
+Flower sends the app of a run to the sites and runs it there. Who controls the server could so run any
+code beside the rows. A site that joined by `fedkmeans site join` starts this program instead. It is Flower's
+own but for one thing: the app is the one that is installed here, and what was sent is not unpacked.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from flwr.supernode.cli import flwr_clientapp
+from flwr.supernode.runtime import run_clientapp as runtime
+
+# What Flower calls to unpack an app, and to find out how to load it.
+UNPACK, FIND = "install_from_fab", "get_load_client_app_fn"
+
+
+def main() -> None:
+    """Do what Flower's program does, with our app."""
+    missing = [name for name in (UNPACK, FIND) if not hasattr(runtime, name)]
+    if missing:
+        sys.exit(
+            f"This version of Flower runs apps in another way ({', '.join(missing)} is not there), so that a "
+            "site could not keep to its own. Install the version that fedkmeans asks for."
+        )
+    setattr(runtime, UNPACK, _leave_it)
+    setattr(runtime, FIND, _find_ours)
+    flwr_clientapp()
+
+
+def _leave_it(*arguments: Any, **options: Any) -> None:
+    """What the server sent is not even looked at."""
+
+
+def _find_ours(*arguments: Any, **options: Any) -> Any:
+    def load(*arguments: Any) -> Any:
+        from fedkmeans.flower.client_app import app  # here, where Flower reports what goes wrong
+
+        return app
+
+    return load
+
+
+if __name__ == "__main__":
+    main()
