@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from fedkmeans.errors import FederationError
 from fedkmeans.flower import only_app, services
 from fedkmeans.flower.client_app import app
 
@@ -40,3 +41,24 @@ def test_the_program_stands_where_flower_looks_first(tmp_path):
     assert stat.S_IMODE((home / "bin/flwr-clientapp").stat().st_mode) == 0o700
     said = subprocess.run([home / "bin/flwr-clientapp", "--help"], capture_output=True, text=True, check=True)
     assert "--runtime-api-address" in said.stdout
+    services.check_clientapp(home)
+
+
+def test_a_site_does_not_begin_where_the_program_cannot_be_started(tmp_path):
+    # Flower would look further along PATH, find its own program and start that.
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", tmp_path], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"this machine mounts no disk: {mounted.stderr.decode().strip()}")
+    try:
+        with pytest.raises(FederationError, match=r"flwr-clientapp' cannot be started .*Permission denied"):
+            services.check_clientapp(tmp_path)
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def test_a_site_does_not_begin_with_a_program_that_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(services.sys, "executable", "/bin/false")
+    with pytest.raises(FederationError, match=r"cannot be started .*exit status 1"):
+        services.check_clientapp(tmp_path)

@@ -130,9 +130,9 @@ def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
 
 def stay_connected(member: Member, say: Say, port: int) -> None:
     """Run the SuperNode until this process is interrupted; it is started again when it ends or goes deaf."""
-    program = services.supernode(
-        member.join.server, member.authority, member.key, member.folder, member.folder / "flower", port
-    )
+    home = member.folder / "flower"
+    services.check_clientapp(home)
+    program = services.supernode(member.join.server, member.authority, member.key, member.folder, home, port)
     log = member.folder / f"{program.name}.log"
     refused_since: float | None = None
     while True:

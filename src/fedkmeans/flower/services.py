@@ -152,20 +152,32 @@ def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: 
         *("--port", str(port)),
         *("--node-config", f"site-folder={json.dumps(str(site_folder))}"),
     )
-    path = os.pathsep.join([str(_own_clientapp(home)), search_path()])
+    path = os.pathsep.join([str(_own_clientapp(home).parent), search_path()])
     return Program("supernode", command, {**_QUIET, **_POLL, "FLWR_HOME": str(home), "PATH": path})
 
 
 def _own_clientapp(home: Path) -> Path:
-    """Write a program by the name of Flower's, for the beginning of the search path; returns its folder."""
-    programs = home / "bin"
-    programs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write a program by the name of Flower's, whose folder is to begin the search path."""
+    path = home / "bin" / "flwr-clientapp"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Without -P Python would look for modules in whatever folder a person is in.
     command = f'exec {shlex.quote(sys.executable)} -P -m fedkmeans.flower.only_app "$@"'
-    with atomic_path(programs / "flwr-clientapp") as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
         temporary.chmod(0o700)
-    return programs
+    return path
+
+
+def check_clientapp(home: Path) -> None:
+    """Refuse to begin where our program cannot be started: Flower would go on to its own and not say so."""
+    path = _own_clientapp(home)
+    try:
+        subprocess.run([path, "--help"], capture_output=True, check=True, timeout=120)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise FederationError(
+            f"{str(path)!r} cannot be started ({error}), and without it a site would run whatever app the "
+            "server sends. Perhaps the disk is mounted without the right to execute; name another folder."
+        ) from None
 
 
 def environment(folder: FederationFolder) -> dict[str, str]:
