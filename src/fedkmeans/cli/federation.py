@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from fedkmeans.cli import console
+from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.source import names
 from fedkmeans.cli.words import count
 from fedkmeans.errors import FederationError, ParameterError
@@ -82,9 +85,9 @@ def serve_federation(path: Path, host: str) -> None:
     """Serve until interrupted."""
     try:
         serve(FederationFolder(path.resolve()), console.note, host)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         console.note("The server has ended; started again, it goes on where it was.")
-        raise
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def renew_certificate(path: Path, days: float) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import typer
+
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import read_source
+from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.source import Source
 from fedkmeans.cli.words import count
 from fedkmeans.errors import FederationError, ParameterError
@@ -52,7 +55,11 @@ def join_federation(wish: Joining) -> None:
         return
     if missing is not None:
         console.note(f"The server cannot be reached yet ({missing}); it is tried again until it can.")
-    stay_connected(member, console.note, wish.port)
+    try:
+        stay_connected(member, console.note, wish.port)
+    except KeyboardInterrupt as stop:
+        console.note(f"{join.site} has left; the same command joins again.")
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def _site(join: JoinFile, wish: Joining) -> Site:
