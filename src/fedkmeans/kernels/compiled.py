@@ -1196,8 +1196,14 @@ def gram_steps(
                 room.status[j] = FROZEN  # what was there is overwritten, should it win rows again
                 for p in range(n):
                     frozen[j, p] = sums[j, p] * factors[j]
-        moving = tol_local <= 0 or means_move(
-            X, weight, start, final, label, status, n_rows, received, means, tol_local, room
+        moving = (
+            tol_local <= 0
+            or surely_moves(
+                weight, start, final, label, n_rows, sums, factors, squares, scale, error, tol_local
+            )
+            or means_move(
+                X, weight, start, final, label, status, n_rows, received, means, tol_local, room
+            )
         )  # fmt: skip
         for p in range(n):
             if label[p] != final[p]:
@@ -1220,6 +1226,26 @@ def gram_steps(
             break
     copy(count, last_counts)
     return filled, probe_cluster
+
+
+@inner()
+def surely_moves(weight, start, old, new, n_rows, sums, factors, squares, scale, error, tol_local):
+    """See from the Gram matrix that a centroid moves by more than `tol_local`, where that is beyond doubt.
+
+    A cluster has the mean a before and b afterwards: |a·b - a·a| is at most ‖b - a‖, as no row is longer
+    than one.
+    """
+    for p in range(len(old)):
+        j = old[p]
+        if new[p] != j and n_rows[j] > 0:
+            product, count = 0.0, 0.0
+            for q in range(len(new)):
+                if new[q] == j:
+                    product += weight[start + q] * sums[j, q]
+                    count += weight[start + q]
+            difference = abs(product * factors[j] / count - squares[j])
+            return difference > 4 * error and difference * np.sqrt(scale) > 4 * tol_local
+    return False
 
 
 @inner()
