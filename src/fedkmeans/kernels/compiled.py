@@ -1092,14 +1092,21 @@ def square_means(weight, start, labels, status, count, sums, factors, squares):
 
 
 @inner()
-def consider_received(X, start, received, status, lower, lengths, scale, error, best, second, label):
+def consider_received(X, start, received, status, lower, lengths, scale, error, best, second, label, limit):
     """Let clusters that are where they were received compete for the rows, too.
 
-    Their distances are computed only where the lower bounds do not rule them out.
+    Their distances are computed only where the lower bounds do not rule them out. `limit` (n,) is room.
     """
     sure = 1 + (X.shape[1] + 16) * 4 * _DOUBLE
+    for p in range(len(best)):
+        limit[p] = (best[p] + lengths[p] + 3 * error) * scale
     for j in range(len(received)):
         if status[j] != AS_RECEIVED:
+            continue
+        n_near = 0  # mostly none; this is seen for many rows at once
+        for p in range(len(best)):
+            n_near += not lower[j, p] * lower[j, p] > limit[p]
+        if n_near == 0:
             continue
         for p in range(len(best)):
             if not lower[j, p] * lower[j, p] > (best[p] + lengths[p] + 3 * error) * scale:
@@ -1175,7 +1182,8 @@ def gram_steps(
         two_lowest_means(sums, factors, squares, frozen, status, best, second, label)
         if not drop:
             consider_received(
-                X, start, received, status, lower, lengths, scale, error, best, second, label
+                X, start, received, status, lower, lengths, scale, error, best, second, label,
+                room.nearest[:n],
             )  # fmt: skip
         fill(n_rows, 0)
         n_changed = 0
