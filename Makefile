@@ -28,7 +28,7 @@ install: $(VENV)/.installed-dev  ## Install everything a developer needs into .v
 test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the paper's long runs and most faults.
 	$(BIN)/python -m pytest -m "not paper and (short or not faults)"
 
-test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with real processes (half an hour).
+test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with real processes (20 minutes).
 	$(BIN)/python -m pytest -m faults
 
 test-paper: $(VENV)/.installed-test  ## Run the long parity runs against the paper's tables (half an hour).

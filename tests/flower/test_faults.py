@@ -366,7 +366,6 @@ def test_a_server_that_is_killed_can_be_started_again_and_the_run_resumed(runnin
     check_model(run, running.sites, everybody=True, **exactly(4))
 
 
-@pytest.mark.short
 def test_ctrl_c_ends_a_run_after_its_round_and_leaves_a_model(running):
     run, command = running.run_command("ctrl-c", *options_for(60))
     running.wait_for_round(run, 1)

@@ -724,21 +724,30 @@ def settle(single, start, p, near, nearest, lower, upper, labels):
     if upper[p] * sure < nearest[p]:
         return True, n_computed
     best, label = upper[p], a
+    # The lowest two bounds, and whose the lowest is: the bounds of a row lie far apart, and are read once.
+    lowest, next_lowest, closest = np.inf, np.inf, a
     for j in range(k):
-        if j != a and not upper[p] * sure < lower[j, p]:
+        if j == a:
+            continue
+        bound = lower[j, p]
+        if not upper[p] * sure < bound:
             n_computed += 1
             distance = single_distance(single.rows, start + p, scaled, j)
             error = 2 * _SINGLE * (reach + lengths[j])
-            lower[j, p] = max(lower[j, p], (distance * (1 - part) - error) * back)
+            bound = max(bound, (distance * (1 - part) - error) * back)
+            lower[j, p] = bound
             within = (distance * (1 + part) + error) * back
             if within < best:
                 best, label = within, j
+        if bound < lowest:
+            lowest, next_lowest, closest = bound, lowest, j
+        elif bound < next_lowest:
+            next_lowest = bound
     if label != a:
         lower[a, p], lower[label, p] = own, np.inf
         upper[p], labels[p] = best, label
-    nearest[p] = np.inf
-    for j in range(k):
-        nearest[p] = min(nearest[p], lower[j, p])
+        lowest = min(own, next_lowest if closest == label else lowest)
+    nearest[p] = lowest
     return best * sure < nearest[p], n_computed
 
 
