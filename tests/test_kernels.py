@@ -72,6 +72,26 @@ def test_a_first_step_that_was_small_may_be_large_the_next_time():
     assert rows.memo.trails[0].with_gram
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("empty_clusters", ["keep", "drop"])
+def test_a_tolerance_about_as_large_as_the_movement(empty_clusters, weighted):
+    # A few labels change in a step, and the means move by more or by less than the tolerance.
+    went_on = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 30)) + 3 * rng.integers(2, size=(60, 1)) + 1e3 * (seed % 3)
+        weight = rng.integers(1, 9, size=60) / 4 if weighted else None
+        setting = {"max_local": 6, "tol_local": rng.uniform(0.1, 3), "empty_clusters": empty_clusters}
+        rows, which = one_client(X, sample_weight=weight), np.array([0])
+        assert_same_steps(rows, X[:4], **setting)
+        stopped, free = (
+            PLAIN.local_steps(rows, which, X[:4], **{**setting, "tol_local": tol}).centroids(0)
+            for tol in (setting["tol_local"], 0.0)
+        )
+        went_on.append(np.array_equal(stopped, free))
+    assert 5 < sum(went_on) < 55
+
+
 def test_a_cluster_that_empties_and_refills_gets_its_new_mean():
     X = [[9, 10], [4, 0], [3, 0], [7, 6], [0, 7], [10, 8], [5, 9], [4, 3], [8, 8], [3, 8], [7, 8]]
     rows = one_client(in_first_columns(X))
@@ -425,13 +445,6 @@ def test_an_unknown_kernel_is_refused():
     with pytest.raises(ParameterError, match="kernel"):
         find_kernel("auto")
     assert choose_kernel("numpy", 10**6, 10**9) == "numpy"
-
-
-def test_a_process_that_lives_for_one_round_loads_compiled_code_only_for_many_rows():
-    assert choose_kernel("auto", 1, 10**6) == "numba"
-    assert choose_kernel("auto", 1, 10**6, n_rounds=1) == "numpy"
-    assert choose_kernel("auto", 1, 10**8, n_rounds=1) == "numba"
-    assert choose_kernel("numba", 1, 1, n_rounds=1) == "numba"
 
 
 # --- processes and threads ---------------------------------------------------------------------

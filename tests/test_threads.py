@@ -157,11 +157,25 @@ with single_products():
     many = threads()
     with single_products():
         assert set(threads().values()) <= {1}, threads()
-assert set(many) > set(few)  # else this shows nothing
-assert set(threads().values()) == {2}, threads()
+if set(many) == set(few):
+    print("NumPy and SciPy share a library")
+else:
+    assert {file: n for file, n in threads().items() if file not in few} == {
+        file: n for file, n in many.items() if file not in few
+    }
 """
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if done.stdout:
+        pytest.skip(done.stdout.strip())
 
 
 def test_overlapping_users_leave_matrix_products_as_they_were():

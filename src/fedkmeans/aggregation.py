@@ -25,7 +25,7 @@ def target(total: ClusterTotals) -> FloatArray:
     ndarray of shape (k, m)
     """
     d = means(total.weighted_sum, total.weight, otherwise=total.weighted_sum)
-    unweighted = total.weight == 0
+    unweighted = ~(total.weight > 0)
     d[unweighted] = total.plain_sum[unweighted] / total.n_clients
     return d
 

@@ -25,7 +25,8 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 def _libraries() -> list[Any]:
     """Those with matrix products that are loaded: NumPy's, and SciPy's, which compiled code uses."""
-    return _look_for_libraries("scipy.linalg" in sys.modules)
+    # One that is just being loaded, by another thread, has no `blas` yet.
+    return _look_for_libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
 
 
 @cache

@@ -255,7 +255,7 @@ def test_a_server_that_cannot_be_reached_is_told_in_one_line(run, north):
     assert outcome.code == 2
     note, error = outcome.err.splitlines()
     assert note.startswith("Note: north: 30 rows of 2 columns are ready in")
-    assert "the server cannot be reached (localhost:9: Connection refused)" in error
+    assert "this site cannot join yet (localhost:9: Connection refused)" in error
     assert stat.S_IMODE(Path("site/north").stat().st_mode) == 0o700
     assert stat.S_IMODE(Path("site/north/key").stat().st_mode) == 0o600
 
@@ -275,7 +275,8 @@ def listening(tmp_path):
             try:
                 connection, _ = plain.accept()
                 with context.wrap_socket(connection, server_side=True) as secure:
-                    secure.recv(1)
+                    secure.recv(1024)
+                    secure.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             except OSError:
                 pass
 

@@ -1,5 +1,6 @@
 """Sites in network namespaces of their own, over links that delay and lose packets, or are cut."""
 
+import shutil
 import time
 
 import pytest
@@ -26,7 +27,7 @@ def linked(tmp_path_factory):
         federation(root, blobs(), start=[], host=HOST, listen="0.0.0.0") as running,
     ):
         for name in NAMES:
-            running.start_site(name, "ip", "netns", "exec", links[name].namespace)
+            running.start_site(name, shutil.which("ip"), "netns", "exec", links[name].namespace)
         running.wait_for_sites(*NAMES, timeout=150)
         yield running, links
         for name in NAMES:  # before the links are gone

@@ -1,12 +1,14 @@
-"""The program that keeps a site to our app."""
+"""The programs that keep a site to our app."""
 
+import shutil
 import stat
 import subprocess
 
 import pytest
+from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
 from fedkmeans.errors import FederationError
-from fedkmeans.flower import only_app, services
+from fedkmeans.flower import only_app, services, site_programs
 from fedkmeans.flower.client_app import app
 
 
@@ -33,32 +35,55 @@ def test_a_flower_that_works_in_another_way_is_not_used(monkeypatch, name):
         only_app.main()
 
 
-def test_the_program_stands_where_flower_looks_first(tmp_path):
+@pytest.fixture
+def home(tmp_path):
     home = tmp_path / "it's a home"
-    program = services.supernode("localhost:1", tmp_path, tmp_path, tmp_path, home, 1)
-    first = program.environment["PATH"].split(":")[0]
-    assert first == str(home / "bin")
-    assert stat.S_IMODE((home / "bin/flwr-clientapp").stat().st_mode) == 0o700
-    said = subprocess.run([home / "bin/flwr-clientapp", "--help"], capture_output=True, text=True, check=True)
-    assert "--runtime-api-address" in said.stdout
-    services.check_clientapp(home)
+    site_programs.write_programs(home, services.program(site_programs.EXECUTOR))
+    return home
 
 
-def test_a_site_does_not_begin_where_the_program_cannot_be_started(tmp_path):
-    # Flower would look further along PATH, find its own program and start that.
+def test_a_site_starts_flowers_executor_and_our_app_and_nothing_else(home):
+    path = services.supernode("localhost:1", home, home, home, home, 1).environment["PATH"]
+    assert path == str(home / "bin")
+    for name in TASK_TYPE_TO_COMMAND.values():
+        assert shutil.which(name, path=path) == str(home / "bin" / name)
+        started = subprocess.run([home / "bin" / name, "--help"], capture_output=True, text=True, check=False)
+        if name == site_programs.APP:
+            assert (started.returncode, "--runtime-api-address" in started.stdout) == (0, True)
+        else:
+            assert (started.returncode, started.stdout) == (1, "")
+            assert "runs the app of fedkmeans and no other" in started.stderr
+    executor = subprocess.run([home / "bin/flower-superexec", "--help"], capture_output=True, check=True)
+    assert b"superexec" in executor.stdout.lower()
+    assert {stat.S_IMODE(program.stat().st_mode) for program in (home / "bin").iterdir()} == {0o700}
+
+
+def test_a_folder_that_would_be_two_on_a_path_is_refused(tmp_path):
+    with pytest.raises(FederationError, match="must not have ':' in its path"):
+        site_programs.write_programs(tmp_path / "12:30", "flower-superexec")
+
+
+def test_a_site_begins_where_its_app_can_be_started(home):
+    site_programs.check_programs(home, "flower-superexec")
+
+
+def test_a_site_does_not_begin_where_its_app_cannot_be_started(tmp_path):
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", tmp_path], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip(f"this machine mounts no disk: {mounted.stderr.decode().strip()}")
     try:
-        with pytest.raises(FederationError, match=r"flwr-clientapp' cannot be started .*Permission denied"):
-            services.check_clientapp(tmp_path)
+        with pytest.raises(FederationError, match=r"flwr-clientapp' cannot be started.*noexec"):
+            site_programs.check_programs(tmp_path, "flower-superexec")
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-def test_a_site_does_not_begin_with_a_program_that_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(services.sys, "executable", "/bin/false")
-    with pytest.raises(FederationError, match=r"cannot be started .*exit status 1"):
-        services.check_clientapp(tmp_path)
+def test_a_site_says_why_its_app_cannot_be_started(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho first >&2\necho 'another version of Flower' >&2\nexit 1\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(site_programs.sys, "executable", str(python))
+    with pytest.raises(FederationError, match="cannot be started: another version of Flower"):
+        site_programs.check_programs(tmp_path, "flower-superexec")

@@ -13,6 +13,7 @@ from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.source import Source
 from fedkmeans.cli.words import count
 from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.flower import services, site_programs
 from fedkmeans.flower.certificates import check_site_private
 from fedkmeans.flower.join_file import JoinFile
 from fedkmeans.flower.joining import check_server, make_ready, stay_connected
@@ -44,17 +45,18 @@ def join_federation(wish: Joining) -> None:
     console.note(
         f"{join.site}: {count(rows, 'row')} of {count(columns, 'column')} are ready in {str(folder)!r}."
     )
+    site_programs.check_programs(member.home, services.program(site_programs.EXECUTOR))
     missing = check_server(member)
     if wish.check:
         if missing is not None:
             raise FederationError(
-                f"The rows are as they should be, but the server cannot be reached ({missing}). Ask whether "
-                "it is running, and whether this network lets you through to it."
+                f"The rows are as they should be, but this site cannot join yet ({missing}). Ask whether the "
+                "server is running, and whether this network lets you through to it."
             )
         console.say("All is well: the rows are as they should be, and the server is the one it should be.")
         return
     if missing is not None:
-        console.note(f"The server cannot be reached yet ({missing}); it is tried again until it can.")
+        console.note(f"This site cannot join yet ({missing}); it tries again until it can.")
     try:
         stay_connected(member, console.note, wish.port)
     except KeyboardInterrupt as stop:

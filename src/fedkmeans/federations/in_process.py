@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -147,7 +148,8 @@ class InProcess:
         # Often the same sites are asked round after round.
         if self._panel is None or self._asked != sites:
             self._asked, self._panel = sites, Panel.of(sites)
-        with single_products():  # once for all that is to be done
+        # Once for all that is to be done; sites that answer in their own way may use threads as they like.
+        with nullcontext() if self._panel.shards is None else single_products():
             return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
 
     def _present(self, clients: Sequence[ClientId]) -> list[Site]:

@@ -12,6 +12,7 @@ import argparse
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import Any
 
 import httpx
@@ -141,7 +142,9 @@ async def _body(receive: Receive) -> bytes | None:
 
 async def _answer(send: Send, status: int, text: bytes) -> None:
     length = str(len(text)).encode()
-    headers = [(b"content-type", b"text/plain"), (b"content-length", length)]
+    # Sites compare clocks; what the web server would tell is seconds old.
+    now = formatdate(usegmt=True).encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"date", now)]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
 
@@ -166,6 +169,7 @@ def main() -> None:
         ssl_keyfile=given.key,
         access_log=False,
         server_header=False,
+        date_header=False,
         timeout_keep_alive=30,
         limit_concurrency=256,
     )

@@ -16,7 +16,7 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.flower import services
+from fedkmeans.flower import services, site_programs
 from fedkmeans.flower.join_file import JoinFile
 from fedkmeans.flower.site_folder import prepare
 from fedkmeans.site import Site
@@ -26,8 +26,8 @@ Say = Callable[[str], None]
 _LOOK_S, _PAUSE_S = 0.5, 5.0
 # The server forgets a site that vanished after a minute; until then it takes no other in its place.
 _PATIENCE_S = 90.0
-# How far a site's clock may differ: Flower's own limits, 5 and 305 s, but for a second of rounding.
-_MOST_AHEAD_S, _MOST_BEHIND_S = 6.0, 304.0
+# How far a site's clock may differ from the server's: Flower's own limits.
+_MOST_AHEAD_S, _MOST_BEHIND_S = 5.0, 305.0
 # What the SuperNode writes when the server refuses its key.
 _REFUSED = "Failed to activate SuperNode"
 # ... and when it goes on living but will never ask the server again.
@@ -46,6 +46,11 @@ class Member:
     def authority(self) -> Path:
         """The certificate by which the server is known."""
         return self.folder / "authority.crt"
+
+    @property
+    def home(self) -> Path:
+        """Flower's folder."""
+        return self.folder / "flower"
 
     @property
     def key(self) -> Path:
@@ -81,17 +86,19 @@ def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None
 
 
 def check_server(member: Member) -> str | None:
-    """Look whether the server can be trusted; returns why it cannot be reached yet, if it cannot.
+    """Look whether the server can be trusted; returns why a site cannot join yet, if it cannot.
 
     Raises
     ------
     FederationError
-        Somebody answers who is not the server, or whose certificate has expired; or the clocks differ.
+        Somebody answers who is not the server, or whose certificate has expired.
     """
     host, _, port = member.join.server.rpartition(":")
     context = ssl.create_default_context(cafile=str(member.authority))
     with closing(HTTPSConnection(host, int(port), timeout=10, context=context)) as connection:
         try:
+            connection.connect()
+            asked = datetime.now(UTC)
             connection.request("HEAD", "/")
             told = connection.getresponse().getheader("date")
         except ssl.SSLCertVerificationError as error:
@@ -100,21 +107,28 @@ def check_server(member: Member) -> str | None:
             return f"{member.join.server}: {error.strerror or error}"
         except HTTPException as error:
             return f"{member.join.server}: {error!r}"
-    _check_clock(told, datetime.now(UTC))
-    return None
+    return _about_clock(told, asked, datetime.now(UTC))
 
 
-def _check_clock(told: str | None, now: datetime) -> None:
-    """Refuse to go on with a clock by which the server would refuse every request, and not say why."""
+def _about_clock(told: str | None, asked: datetime, answered: datetime) -> str | None:
+    """What is wrong with the clock, if the server would refuse every request for it, and not say why.
+
+    The server looked at its clock between `asked` and `answered`, and told it in whole seconds.
+    """
     try:
-        ahead = (now - parsedate_to_datetime(told)).total_seconds() if told else 0.0
-    except (ValueError, TypeError):  # a proxy with a clock of its own kind; what follows will show
-        return
-    if ahead > _MOST_AHEAD_S or -ahead > _MOST_BEHIND_S:
-        raise FederationError(
-            f"The clock of this computer is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
-            "the server's, and requests are signed with the time. Set the clocks, for instance by NTP."
-        )
+        if told is None or (server := parsedate_to_datetime(told)).tzinfo is None:
+            return None
+    except ValueError:  # of a proxy that has its own way to tell it; what follows will show
+        return None
+    ahead = (asked - server).total_seconds() - 1
+    behind = (server - answered).total_seconds()
+    if ahead <= _MOST_AHEAD_S and behind <= _MOST_BEHIND_S:
+        return None
+    differs = f"{ahead:.0f} s ahead of" if ahead > 0 else f"{behind:.0f} s behind"
+    return (
+        f"the clock of this computer is {differs} the server's, and requests are signed with the time; set "
+        "the clocks, for instance by NTP"
+    )
 
 
 def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
@@ -130,9 +144,10 @@ def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
 
 def stay_connected(member: Member, say: Say, port: int) -> None:
     """Run the SuperNode until this process is interrupted; it is started again when it ends or goes deaf."""
-    home = member.folder / "flower"
-    services.check_clientapp(home)
-    program = services.supernode(member.join.server, member.authority, member.key, member.folder, home, port)
+    site_programs.write_programs(member.home, services.program(site_programs.EXECUTOR))
+    program = services.supernode(
+        member.join.server, member.authority, member.key, member.folder, member.home, port
+    )
     log = member.folder / f"{program.name}.log"
     refused_since: float | None = None
     while True:
@@ -153,7 +168,9 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
             )
         say(f"Not connected ({why}); next try in {_PAUSE_S:g} s.")
         time.sleep(_PAUSE_S)
-        check_server(member)
+        missing = check_server(member)
+        if missing is not None:
+            say(f"This site cannot join yet: {missing}.")
 
 
 def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) -> str:

@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import ssl
@@ -21,6 +20,7 @@ from typing import Any
 
 from fedkmeans.atomic import atomic_path
 from fedkmeans.errors import FederationError
+from fedkmeans.flower import site_programs
 from fedkmeans.flower.folder import CONNECTION, LOOPBACK, Federation, FederationFolder
 from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
 from fedkmeans.flower.toml import to_toml
@@ -144,7 +144,7 @@ def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
 
 
 def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: Path, port: int) -> Program:
-    """A site's SuperNode, which runs our app and no other (`only_app`)."""
+    """A site's SuperNode; what it may start must have been written to its home (`site_programs`)."""
     command = (
         program("flower-supernode"),
         *("--superlink", server, "--root-certificates", str(authority)),
@@ -152,32 +152,8 @@ def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: 
         *("--port", str(port)),
         *("--node-config", f"site-folder={json.dumps(str(site_folder))}"),
     )
-    path = os.pathsep.join([str(_own_clientapp(home).parent), search_path()])
-    return Program("supernode", command, {**_QUIET, **_POLL, "FLWR_HOME": str(home), "PATH": path})
-
-
-def _own_clientapp(home: Path) -> Path:
-    """Write a program by the name of Flower's, whose folder is to begin the search path."""
-    path = home / "bin" / "flwr-clientapp"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Without -P Python would look for modules in whatever folder a person is in.
-    command = f'exec {shlex.quote(sys.executable)} -P -m fedkmeans.flower.only_app "$@"'
-    with atomic_path(path) as temporary:
-        temporary.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
-        temporary.chmod(0o700)
-    return path
-
-
-def check_clientapp(home: Path) -> None:
-    """Refuse to begin where our program cannot be started: Flower would go on to its own and not say so."""
-    path = _own_clientapp(home)
-    try:
-        subprocess.run([path, "--help"], capture_output=True, check=True, timeout=120)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise FederationError(
-            f"{str(path)!r} cannot be started ({error}), and without it a site would run whatever app the "
-            "server sends. Perhaps the disk is mounted without the right to execute; name another folder."
-        ) from None
+    surroundings = {"FLWR_HOME": str(home), "PATH": str(site_programs.folder_of(home))}
+    return Program("supernode", command, {**_QUIET, **_POLL, **surroundings})
 
 
 def environment(folder: FederationFolder) -> dict[str, str]:

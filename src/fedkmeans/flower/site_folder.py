@@ -19,7 +19,7 @@ from numpy.lib.format import open_memmap
 
 from fedkmeans.atomic import atomic_path
 from fedkmeans.errors import DataError, WireError
-from fedkmeans.kernels import AUTO, choose_kernel
+from fedkmeans.kernels import AUTO
 from fedkmeans.last_word import Spoken
 from fedkmeans.site import Site, SitePolicy
 from fedkmeans.sparse_rows import SparseRows
@@ -75,13 +75,12 @@ def open_site(folder: Path) -> Site:
         about: dict[str, Any] = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
         X = open_memmap(folder / ROWS_FILE, mode="r")  # takes no archives and nothing pickled
         names = about["feature_names"]
-        kernel = choose_kernel(about.get("kernel", AUTO), 1, X.size, n_rounds=1)  # this process is for one
         site = Site(
             about["name"],
             X,
             feature_names=None if names is None else tuple(names),
             policy=SitePolicy(about["min_cluster_size"]),
-            kernel=kernel,
+            kernel=about.get("kernel", AUTO),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(

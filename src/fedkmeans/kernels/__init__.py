@@ -34,8 +34,8 @@ KERNELS = {"numpy": "fedkmeans.kernels.plain", "numba": "fedkmeans.kernels.fast"
 
 # A round of the plain version takes about this long for each client and for each number.
 _SECONDS_A_CLIENT, _SECONDS_A_NUMBER = 3e-4, 2e-8
-# What the fast version takes to load, and in how many rounds it should have gained that.
-_SECONDS_TO_LOAD, _ROUNDS = 1.0, 200
+# Above this a run gains more by the fast version than the second or so it takes to load.
+_SHORT_ROUND = 5e-3
 
 
 def find_kernel(name: str) -> Kernel:
@@ -50,12 +50,9 @@ def kernel_for(X: Table) -> Kernel:
     return find_kernel(choose_kernel(AUTO, 1, X.size))
 
 
-def choose_kernel(name: str, n_clients: int, n_numbers: int, n_rounds: int = _ROUNDS) -> str:
-    """Turn "auto" into a kernel's name for so many clients with so many numbers in all.
-
-    `n_rounds` are those for which the process will live.
-    """
+def choose_kernel(name: str, n_clients: int, n_numbers: int) -> str:
+    """Turn "auto" into a kernel's name for so many clients with so many numbers in all."""
     if check_choice("kernel", name, (AUTO, *KERNELS)) != AUTO:
         return name
     seconds = n_clients * _SECONDS_A_CLIENT + n_numbers * _SECONDS_A_NUMBER
-    return "numba" if n_rounds * seconds > _SECONDS_TO_LOAD else "numpy"
+    return "numba" if seconds > _SHORT_ROUND else "numpy"
