@@ -150,6 +150,15 @@ def hover(page, points, number=0):
     return label.text_content()
 
 
+def wait_until(page, condition):
+    """Wait for something in the page; playwright's own way is forbidden there, as it would evaluate a text."""
+    for _ in range(200):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never true: {condition}")
+
+
 def test_each_tab_opens_by_click_and_stands_in_the_address(visit, report):
     page = visit(report)
     assert page.locator("[role=tabpanel]:visible").count() == 1
@@ -266,7 +275,7 @@ def test_centroids_as_pictures(go):
     drawn = tiles.first.evaluate("c => new Set(c.getContext('2d').getImageData(0, 0, 8, 8).data).size")
     assert drawn > 10
     panel(page, "centroids").locator("select[name=algorithm]").select_option(label="k-FED")
-    page.wait_for_function(f"document.querySelectorAll('#panel-centroids canvas').length === {K}")
+    wait_until(page, f"document.querySelectorAll('#panel-centroids canvas').length === {K}")
 
 
 @pytest.mark.parametrize("columns", [2, 5, 60])
@@ -346,7 +355,7 @@ def test_figures_follow_a_change_of_mode_and_go_to_paper_in_light(visit, report)
     colour = "document.querySelector('#panel-participation .xtick text').style.fill"
     light = page.evaluate(colour)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{colour} !== '{light}'")
+    wait_until(page, f"{colour} !== '{light}'")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(colour) == "rgb(68, 68, 68)"
