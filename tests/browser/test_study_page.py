@@ -151,7 +151,7 @@ def hover(page, points, number=0):
 
 
 def wait_until(page, condition):
-    """Wait for something in the page; playwright's own way is forbidden there, as it would evaluate a text."""
+    """Wait for something in the page; playwright's own way evaluates a text there, which is forbidden."""
     for _ in range(200):
         if page.evaluate(condition):
             return
