@@ -23,6 +23,8 @@ from fedkmeans.errors import DataError
 from fedkmeans.initialization import INITIALIZERS
 
 N_CLIENTS, FEW, SEED = 100, 10, 0
+# Short runs, with few clients a round, are run more often.
+FEW_REPEATS = 5
 # Rounds that are not timed: code for later rounds is compiled or loaded when they come.
 WARM_ROUNDS = 5
 # Of centroids, and of numbers between 0 and 1 in MNIST. The loop computes in the data's precision.
@@ -164,7 +166,8 @@ def _compare(case, variant, X, clients, start, settings) -> Row:
     with limited(variant.n_threads):
         run_ours(WARM_ROUNDS)
         loop_threads = faster_threads(variant.n_threads, lambda n: run_theirs(n, start, start, 0, 1))
-        for _ in range(1 if settings.quick else case.repeats):
+        repeats = FEW_REPEATS if variant.clients_per_round else case.repeats
+        for _ in range(1 if settings.quick else repeats):
             taken, states = seconds(lambda: run_ours(n_rounds))
             ours.append(taken / n_rounds)
             total = 0.0
