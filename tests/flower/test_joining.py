@@ -46,3 +46,21 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
     authority.write_bytes(new_authority("trial").certificate)
     member = SimpleNamespace(join=SimpleNamespace(server="localhost:1"), authority=authority)
     assert check_server(member) == "localhost:1: Connection refused"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: Server error '500 Internal Server Error'",
+        "INFO : Run ID 4 is not in `RUNNING` status. Ignoring message 6d87.",
+    ],
+)
+def test_a_supernode_that_is_alive_and_of_no_use_is_noticed(tmp_path, line):
+    log, said = tmp_path / "supernode.log", []
+    log.write_text(f"of an earlier one: {line}\n")
+    start = log.stat().st_size
+    with log.open("a") as file:
+        file.write(f"SuperNode ID: 7\nSent successfully\n{line}\n")
+    alive = SimpleNamespace(poll=lambda: None)
+    assert joining._watch(alive, log, start, said.append) in line
+    assert said == ["Connected; waiting for questions. Ctrl-C ends it.", "Answered 1 question(s)."]

@@ -6,7 +6,7 @@ import shlex
 import time
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -207,11 +207,23 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
 
 def _why_failed(wish: Wish, run: RunFolder, status: dict[str, Any]) -> str:
     reason = str(status.get("reason", status.get("status"))).rstrip(".")
+    usual = asdict(Patience())
+    words = [
+        "federation",
+        "run",
+        str(wish.folder),
+        "-k",
+        str(wish.n_clusters),
+        "--name",
+        run.path.name,
+        "--resume",
+    ]
+    for name, value in wish.waiting.items():
+        if value != usual[name]:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}"]
     return (
-        f"The run ended without a model: {reason}. What the sites "
-        "answered is kept; "
-        f"go on with: fedkmeans federation run {shlex.quote(str(wish.folder))} -k {wish.n_clusters} --name "
-        f"{run.path.name} --resume"
+        f"The run ended without a model: {reason}. What the sites answered is kept; go on with: fedkmeans "
+        f"{shlex.join(words)}"
     )
 
 

@@ -30,8 +30,9 @@ _PATIENCE_S = 90.0
 _MOST_AHEAD_S, _MOST_BEHIND_S = 5.0, 305.0
 # What the SuperNode writes when the server refuses its key.
 _REFUSED = "Failed to activate SuperNode"
-# ... and when it goes on living but will never ask the server again.
-_DEAF = re.compile(r"ERROR.*(Client error|Server error|SSL|certificate)", re.IGNORECASE)
+# ... and when it goes on living but will never ask the server again; or when a run ended while a message
+# of it came in, after which it sends every reply only when the next message comes.
+_DEAF = re.compile(r"ERROR.*(Client error|Server error|SSL|certificate)|Ignoring message", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
