@@ -327,7 +327,7 @@ def test_a_program_of_the_server_that_is_killed_is_started_again_and_the_run_goe
     check_model(run, running.sites, everybody=True, **rounds)
 
 
-@pytest.mark.parametrize("memory", [pytest.param("server", marks=pytest.mark.short), "client"])
+@pytest.mark.parametrize("memory", ["server", "client"])
 def test_a_run_whose_executor_is_killed_is_resumed_and_ends_as_if_nothing_had_happened(running, memory):
     tuning = {**exactly(4), "memory": memory}
     options = [*options_for(4), "--memory", memory]
