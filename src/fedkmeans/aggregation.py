@@ -24,7 +24,7 @@ def target(total: ClusterTotals) -> FloatArray:
     -------
     ndarray of shape (k, m)
     """
-    d = means(total.weighted_sum, total.weight, otherwise=total.weighted_sum)
+    d = means(total.weighted_sum, total.weight, otherwise=total.weighted_sum)  # otherwise: see below
     unweighted = ~(total.weight > 0)
     d[unweighted] = total.plain_sum[unweighted] / total.n_clients
     return d

@@ -18,7 +18,7 @@ import pandas as pd
 
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.conversation import add_up
-from fedkmeans.flower import services, site_programs
+from fedkmeans.flower import services
 from fedkmeans.flower.folder import CONNECTION, Federation, FederationFolder, new_federation
 from fedkmeans.flower.join_file import JoinFile
 from fedkmeans.flower.joining import Member, make_ready
@@ -198,7 +198,6 @@ class Running:
     def start_site(self, name, *before, **environment):
         """Start a site's SuperNode; `before` stands before its command."""
         member = self.members[name]
-        site_programs.write_programs(member.home, services.program(site_programs.EXECUTOR))
         program = services.supernode(
             member.join.server, member.authority, member.key, member.folder, member.home, self.ports[name]
         )

@@ -64,7 +64,7 @@ def test_a_folder_that_would_be_two_on_a_path_is_refused(tmp_path):
 
 
 def test_a_site_begins_where_its_app_can_be_started(home):
-    site_programs.check_programs(home, "flower-superexec")
+    site_programs.check_programs(home)
 
 
 def test_a_site_does_not_begin_where_its_app_cannot_be_started(tmp_path):
@@ -74,8 +74,9 @@ def test_a_site_does_not_begin_where_its_app_cannot_be_started(tmp_path):
     if mounted.returncode:
         pytest.skip(f"this machine mounts no disk: {mounted.stderr.decode().strip()}")
     try:
+        site_programs.write_programs(tmp_path, "flower-superexec")
         with pytest.raises(FederationError, match=r"flwr-clientapp' cannot be started.*noexec"):
-            site_programs.check_programs(tmp_path, "flower-superexec")
+            site_programs.check_programs(tmp_path)
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
@@ -85,5 +86,6 @@ def test_a_site_says_why_its_app_cannot_be_started(tmp_path, monkeypatch):
     python.write_text("#!/bin/sh\necho first >&2\necho 'another version of Flower' >&2\nexit 1\n")
     python.chmod(0o700)
     monkeypatch.setattr(site_programs.sys, "executable", str(python))
+    site_programs.write_programs(tmp_path, "flower-superexec")
     with pytest.raises(FederationError, match="cannot be started: another version of Flower"):
-        site_programs.check_programs(tmp_path, "flower-superexec")
+        site_programs.check_programs(tmp_path)

@@ -208,22 +208,11 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
 def _why_failed(wish: Wish, run: RunFolder, status: dict[str, Any]) -> str:
     reason = str(status.get("reason", status.get("status"))).rstrip(".")
     usual = asdict(Patience())
-    words = [
-        "federation",
-        "run",
-        str(wish.folder),
-        "-k",
-        str(wish.n_clusters),
-        "--name",
-        run.path.name,
-        "--resume",
-    ]
-    for name, value in wish.waiting.items():
-        if value != usual[name]:
-            words += [f"--{name.replace('_', '-')}", f"{value:g}"]
+    waiting = [f" --{name.replace('_', '-')} {v}" for name, v in wish.waiting.items() if v != usual[name]]
     return (
         f"The run ended without a model: {reason}. What the sites answered is kept; go on with: fedkmeans "
-        f"{shlex.join(words)}"
+        f"federation run {shlex.quote(str(wish.folder))} -k {wish.n_clusters} --name {run.path.name} --resume"
+        f"{''.join(waiting)}"
     )
 
 

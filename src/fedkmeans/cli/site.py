@@ -13,10 +13,10 @@ from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.source import Source
 from fedkmeans.cli.words import count
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.flower import services, site_programs
 from fedkmeans.flower.certificates import check_site_private
 from fedkmeans.flower.join_file import JoinFile
 from fedkmeans.flower.joining import check_server, make_ready, stay_connected
+from fedkmeans.flower.site_programs import check_programs
 from fedkmeans.site import Site, SitePolicy
 
 
@@ -45,7 +45,7 @@ def join_federation(wish: Joining) -> None:
     console.note(
         f"{join.site}: {count(rows, 'row')} of {count(columns, 'column')} are ready in {str(folder)!r}."
     )
-    site_programs.check_programs(member.home, services.program(site_programs.EXECUTOR))
+    check_programs(member.home)
     missing = check_server(member)
     if wish.check:
         if missing is not None:

@@ -79,6 +79,7 @@ def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None
             f"the join file of {join.site!r} has no private key, as the site made its own; name it with --key"
         )
     prepare(folder, site)
+    site_programs.write_programs(member.home, services.program(site_programs.EXECUTOR))
     member.authority.write_text(join.authority, encoding="utf-8")
     handle = os.open(member.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -145,7 +146,6 @@ def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
 
 def stay_connected(member: Member, say: Say, port: int) -> None:
     """Run the SuperNode until this process is interrupted; it is started again when it ends or goes deaf."""
-    site_programs.write_programs(member.home, services.program(site_programs.EXECUTOR))
     program = services.supernode(
         member.join.server, member.authority, member.key, member.folder, member.home, port
     )

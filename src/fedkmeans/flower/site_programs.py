@@ -48,9 +48,8 @@ def _write(path: Path, command: str) -> None:
         temporary.chmod(0o700)
 
 
-def check_programs(home: Path, executor: str) -> None:
-    """Write them, and refuse to begin where our app cannot be started."""
-    write_programs(home, executor)
+def check_programs(home: Path) -> None:
+    """Refuse to begin where our app cannot be started."""
     path = folder_of(home) / APP
     try:
         subprocess.run([path, "--help"], capture_output=True, check=True, timeout=120)
