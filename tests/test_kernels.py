@@ -112,6 +112,19 @@ def test_a_cluster_without_rows_may_win_one_in_the_middle_of_the_steps():
     assert len(rows.memo.trails) == 1
 
 
+@pytest.mark.parametrize("scale", [1e-20, 1e-22, 1e-25, 1e-40])
+def test_differences_whose_squares_are_lost_in_single_precision(scale):
+    # Most rows are far away, so that the few that lie close together are looked at one by one.
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        ends = np.zeros((2, 40))
+        ends[:, 0] = 1, -1
+        rows = one_client(np.vstack([scale * rng.normal(size=(20, 40)), np.repeat(ends, 200, axis=0)]))
+        for _ in range(6):
+            near = scale * rng.normal(size=(3, 40))
+            assert_same_steps(rows, np.vstack([ends, near, -near]))
+
+
 @pytest.mark.parametrize("far", [1e20, 1e46, 1e140])
 @pytest.mark.parametrize("max_local", [1, 3])
 def test_centroids_beyond_single_precision(far, max_local):

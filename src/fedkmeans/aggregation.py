@@ -57,7 +57,7 @@ def advance(
     c_new += drift
     # A round without an answer says nothing about whether the run has settled.
     news = bool(found.answered)
-    movements = (distance_between(c_new, c),) * news
+    movements = (distance_between(c_new, c, room=drift),) * news
     estimates = (found.estimate,) * news
     first = 0 if keep is None else -max(keep, len(state.movements))
     return replace(

@@ -164,12 +164,12 @@ def inertia_per_cluster(
     return np.bincount(labels, weights=distances, minlength=len(centroids)).astype(np.float64, copy=False)
 
 
-def distance_between(a: FloatArray, b: FloatArray) -> float:
-    """‖a - b‖ over all numbers.
+def distance_between(a: FloatArray, b: FloatArray, room: FloatArray | None = None) -> float:
+    """‖a - b‖ over all numbers; `room` is an array of that shape that may be overwritten.
 
     Not by NumPy's norm, a scalar product: how that is rounded depends on the threads of a library.
     """
-    difference = a - b
+    difference = np.subtract(a, b, out=room)
     difference *= difference
     return float(np.sqrt(difference.sum()))
 

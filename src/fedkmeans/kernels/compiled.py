@@ -41,6 +41,7 @@ _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
 _FINITE = _ANY_ORDER | {"nnan", "ninf"}
 
 _SINGLE = 2.0**-24  # relative rounding error of single precision
+_FAINT = 2.0**-70  # differences below this have no square in single precision
 _DOUBLE = 2.0**-53
 # Terms of a row's distances (k·m) up to which the plain formula is the fastest, too.
 FEW_TERMS = 64
@@ -53,6 +54,9 @@ _BLOCK_NUMBERS = 200_000
 _NOT_FAR = 16.0
 # Squared lengths with which single precision does well without a factor.
 _MODERATE = 1e-10, 1e10
+
+# How many times farther than from its coarse copy a row must be from its centroid, for the copy to be used.
+_GOOD_COPY = 32.0
 
 # One open distance in so many is when computing them all becomes cheaper.
 _FEW_OPEN = 8
@@ -636,7 +640,7 @@ def relax(lower, upper, labels, moved, nearest):
 
 
 class SingleArrays(NamedTuple):
-    """A copy of all rows in single precision, which is read in half the time.
+    """Copies of all rows that are read faster: in single precision, and coarser still.
 
     Attributes
     ----------
@@ -650,6 +654,15 @@ class SingleArrays(NamedTuple):
         Of the data's precision; a power of two.
     filled : ndarray of shape (N,)
         Whether a client's rows are there yet.
+    coarse, coarse_squares : ndarray of shape (n, m), bytes, and (n,), integers
+        The nearest of 256 evenly spaced numbers, counted from 0, and the squared lengths of such rows in
+        units of 1/fineness; of shape (0, m) and (0,) where rows are not that long.
+    misses : ndarray of shape (n,), single precision
+        No row is farther from its coarse copy, in units of spacing/fineness.
+    lowest, spacing : float
+        Of these numbers.
+    fineness : int
+        How many times finer the centroids are told beside such rows.
     """
 
     rows: Any
@@ -657,34 +670,126 @@ class SingleArrays(NamedTuple):
     shift: Any
     factor: Any
     filled: Any
+    coarse: Any
+    coarse_squares: Any
+    misses: Any
+    lowest: float
+    spacing: float
+    fineness: int
 
 
-class ScaledCentroids(NamedTuple):
-    """Centroids shifted and scaled like the rows of a `SingleArrays`.
+class NearCentroids(NamedTuple):
+    """Centroids as they are needed beside the rows of a `SingleArrays`.
 
     Attributes
     ----------
     scaled, squares : ndarray of shape (k, m) and (k,), single precision
-        The centroids and their squared lengths.
-    lengths : ndarray of shape (k,)
+        Shifted and scaled, and their squared lengths.
+    lengths, misses : ndarray of shape (k,)
+        Their lengths; no centroid is farther from what it was rounded to.
+    coarse, coarse_squares : ndarray of shape (k, m) and (k,), integers
+        Beside coarse rows, in units of spacing/fineness, and their squared lengths.
+    coarse_misses : ndarray of shape (k,)
+        No centroid is farther from its coarse copy, in the same units.
     """
 
     scaled: Any
     squares: Any
     lengths: Any
+    misses: Any
+    coarse: Any
+    coarse_squares: Any
+    coarse_misses: Any
 
 
-@entry()
-def shift_centroids(centroids, shift, factor, result):
-    """Fill a `ScaledCentroids`."""
+@entry(fastmath=_ANY_ORDER)
+def shift_centroids(centroids, single, result):
+    """Fill a `NearCentroids`."""
     k, m = centroids.shape
+    factor = np.float64(single.factor)
     for j in range(k):
         total = 0.0
         for f in range(m):
-            number = (centroids[j, f] - np.float64(shift[f])) * np.float64(factor)
+            number = (centroids[j, f] - np.float64(single.shift[f])) * factor
             result.scaled[j, f] = number
             total += number * number
         result.lengths[j], result.squares[j] = np.sqrt(total), total
+        result.misses[j] = 2 * _SINGLE * result.lengths[j]
+    for j in range(len(result.coarse)):
+        result.coarse_misses[j], result.coarse_squares[j] = coarsen(
+            centroids, j, single.lowest, single.spacing / single.fineness, 255 * single.fineness,
+            result.coarse[j],
+        )  # fmt: skip
+
+
+@inner(fastmath=_ANY_ORDER)
+def coarsen(X, p, lowest, spacing, last, result):
+    """The nearest of the numbers `lowest` + `spacing` times 0 to `last`, for each number of row p.
+
+    Returns
+    -------
+    miss : float
+        The row is not farther from these numbers, in units of `spacing`.
+    square : int
+        Their squared length, in the same units.
+    """
+    m, per_spacing = len(result), 1.0 / spacing
+    total, square = 0.0, np.int64(0)
+    for f in range(m):
+        number = (np.float64(X[p, f]) - lowest) * per_spacing
+        # Written so that what is not a number becomes one: its miss says that it is of no use.
+        step = np.floor(number + 0.5) if number > 0.0 else 0.0
+        step = step if step < last else np.float64(last)
+        result[f] = np.int16(step)
+        square += np.int64(step) * np.int64(step)
+        total += (number - step) ** 2
+    # Rounded up, by more than these few operations can have been rounded down.
+    return np.sqrt(total) * (1 + 1e-6) + 1e-9 * np.sqrt(m), square
+
+
+@inner()
+def load_coarse(X, start, n, single):
+    """Coarse copies of the rows from `start` on."""
+    for p in range(start, start + n):
+        miss, square = coarsen(X, p, single.lowest, single.spacing, 255, single.coarse[p])
+        single.misses[p] = miss * single.fineness
+        single.coarse_squares[p] = square * single.fineness**2
+
+
+@inner(fastmath=_ANY_ORDER)
+def single_movements(old, near, back, result):
+    """How far each centroid has moved since it was `old`, rounded up, of centroids that were rounded."""
+    k, m = old.shape
+    for j in range(k):
+        total = np.float32(0)
+        for f in range(m):
+            difference = near.scaled[j, f] - old[j, f]
+            total += difference * difference
+        distance = np.sqrt(np.float64(total)) * (1 + (m + 8) * _SINGLE) + _FAINT * np.sqrt(m)
+        result[j] = (distance + 8 * _SINGLE * (near.lengths[j] + distance)) * back
+
+
+def copy_distance(rows, row_squares, p, centroids, squares, j, finer):
+    """Distance between copies: in single precision, or in integers of which no digit is lost.
+
+    Such centroids are told `finer` than such rows.
+    """
+    if rows.dtype == np.float32:
+        return single_distance(rows, p, centroids, j)
+    return np.sqrt(
+        np.float64(row_squares[p] + squares[j] - 2 * finer * product_of_integers(rows, p, centroids, j))
+    )
+
+
+@overload(copy_distance)
+def _choose_distance(rows, row_squares, p, centroids, squares, j, finer):
+    if rows.dtype == types.float32:
+        return lambda rows, row_squares, p, centroids, squares, j, finer: single_distance(
+            rows, p, centroids, j
+        )
+    return lambda rows, row_squares, p, centroids, squares, j, finer: np.sqrt(
+        np.float64(row_squares[p] + squares[j] - 2 * finer * product_of_integers(rows, p, centroids, j))
+    )
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -698,11 +803,23 @@ def single_distance(rows, p, centroids, j):
 
 
 @inner()
-def settle(single, start, p, near, nearest, lower, upper, labels):
-    """Find the nearest centroid of row start + p in single precision, where that can be trusted.
+def product_of_integers(rows, p, centroids, j):
+    """Scalar product, less than 2³¹; written so that the processor's instruction for it is found."""
+    total = np.int32(0)
+    for f in range(centroids.shape[1]):
+        total = np.int32(total + np.int32(np.int32(rows[p, f]) * np.int32(centroids[j, f])))
+    return np.int64(total)
 
-    Shifted rows and centroids are rounded once, by 2⁻²⁴ of their lengths (and reckoned with twice
-    that), and the sum of m squares by (m + 2) 2⁻²⁴ of itself.
+
+@part_of_caller()
+def settle(
+    rows, row_squares, start, p, miss, centroids, squares, misses, finer, unit, nearest, lower, upper, labels
+):  # fmt: skip
+    """Find the nearest centroid of row start + p from copies, where these can be trusted.
+
+    The row is within `miss` of its copy, centroids are within `misses` of theirs. The sum of m squares in
+    single precision is rounded by (m + 2) 2⁻²⁴ of itself, and squares that are too small are lost. All
+    these are in units of `unit`; bounds are not.
 
     Returns
     -------
@@ -711,16 +828,14 @@ def settle(single, start, p, near, nearest, lower, upper, labels):
     n_computed : int
         Distances it took.
     """
-    scaled, lengths = near.scaled, near.lengths
-    k, m = scaled.shape
-    reach = 2 * np.sqrt(np.float64(single.lengths[start + p]))
-    if not reach < 1e15:  # squares must not overflow
-        return False, 0
-    sure, part, back = 1 + (m + 16) * 4 * _DOUBLE, (m + 8) * _SINGLE, 1.0 / np.float64(single.factor)
+    k, m = centroids.shape
+    sure, part = 1 + (m + 16) * 4 * _DOUBLE, (m + 8) * _SINGLE
+    miss += _FAINT * np.sqrt(m)
     a, n_computed = np.int64(labels[p]), 1
-    distance, error = single_distance(single.rows, start + p, scaled, a), 2 * _SINGLE * (reach + lengths[a])
-    own = (distance * (1 - part) - error) * back
-    upper[p] = min(upper[p], (distance * (1 + part) + error) * back)
+    distance = copy_distance(rows, row_squares, start + p, centroids, squares, a, finer)
+    error = miss + misses[a]
+    own = (distance * (1 - part) - error) * unit
+    upper[p] = min(upper[p], (distance * (1 + part) + error) * unit)
     if upper[p] * sure < nearest[p]:
         return True, n_computed
     best, label = upper[p], a
@@ -732,11 +847,11 @@ def settle(single, start, p, near, nearest, lower, upper, labels):
         bound = lower[j, p]
         if not upper[p] * sure < bound:
             n_computed += 1
-            distance = single_distance(single.rows, start + p, scaled, j)
-            error = 2 * _SINGLE * (reach + lengths[j])
-            bound = max(bound, (distance * (1 - part) - error) * back)
+            distance = copy_distance(rows, row_squares, start + p, centroids, squares, j, finer)
+            error = miss + misses[j]
+            bound = max(bound, (distance * (1 - part) - error) * unit)
             lower[j, p] = bound
-            within = (distance * (1 + part) + error) * back
+            within = (distance * (1 + part) + error) * unit
             if within < best:
                 best, label = within, j
         if bound < lowest:
@@ -793,6 +908,34 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
         lower[label, p] = np.inf
         labels[p] = label
     upper[p] = np.sqrt(squares[label]) * sure
+    return n_computed
+
+
+@part_of_caller()
+def narrow_down(X, start, p, centroids, single, near, nearest, lower, upper, labels, squares):
+    """Find the nearest centroid of row start + p: from coarse copies where that is enough, or finer ones.
+
+    Returns
+    -------
+    n_computed : int
+        Distances it took.
+    """
+    settled, n_computed, n_more = False, 0, 0
+    miss, unit = np.float64(single.misses[start + p]), single.spacing / single.fineness
+    if miss * unit * _GOOD_COPY < upper[p]:
+        settled, n_computed = settle(
+            single.coarse, single.coarse_squares, start, p, miss, near.coarse, near.coarse_squares,
+            near.coarse_misses, single.fineness, unit, nearest, lower, upper, labels,
+        )  # fmt: skip
+    reach = 2 * np.sqrt(np.float64(single.lengths[start + p]))
+    if not settled and reach < 1e15:  # squares must not overflow
+        settled, n_more = settle(
+            single.rows, single.lengths, start, p, 2 * _SINGLE * reach, near.scaled, near.squares,
+            near.misses, 1, 1.0 / np.float64(single.factor), nearest, lower, upper, labels,
+        )  # fmt: skip
+        n_computed += n_more
+    if not settled:
+        n_computed += tighten(X, start, p, centroids, nearest, lower, upper, labels, squares)
     return n_computed
 
 
@@ -1328,8 +1471,9 @@ class TrailArrays(NamedTuple):
         Whether the last answer depends on more than the first labels.
     n_moves : ndarray of shape (N,)
         Rows that changed their cluster in T since it was summed, -1 if it is not up to date.
-    stations : ndarray of shape (S, k, m)
-        The centroids of the last S times that anybody was asked, number t at place t mod S.
+    stations : ndarray of shape (S, k, m), single precision
+        The centroids of the last S times that anybody was asked, number t at place t mod S, as in
+        `NearCentroids`.
     seen : ndarray of shape (N,)
         The number of the station at which each client was last asked, -1 if it never was.
     """
@@ -1419,40 +1563,40 @@ def answer_stands(n, received, status, lower, reach, drop, tol_local, probe_clus
 def follow_labels(X, starts, which, received, latest, single, near, trail, scratch, room):
     """First labels of several clients, from the bounds of the last time.
 
-    `near` are the received centroids as `single` needs them. `latest` is the number of the station
-    before this one. The labels of the last time go to trail.before.
+    `near` are the received centroids as `single` needs them, and the station after the `latest`, whose
+    place it takes among `trail.stations` already. The labels of the last time go to trail.before.
     """
     k, m = received.shape
     nearest, moved, n_stations, moved_since = room.nearest, room.moved, len(trail.stations), -1
-    sure = 1 + (m + 16) * 4 * _DOUBLE
+    sure, back = 1 + (m + 16) * 4 * _DOUBLE, 1.0 / np.float64(single.factor)
     for a in range(len(which)):
-        station = trail.seen[which[a]]
-        start, stop = starts[which[a]], starts[which[a] + 1]
+        i = which[a]
+        station = trail.seen[i]
+        start, stop = starts[i], starts[i + 1]
         n = stop - start
         labels, upper = trail.labels[start:stop], trail.upper[start:stop]
         lower = trail.lower[start * k : stop * k].reshape(k, n)
         copy(labels, trail.before[start:stop])
-        renew = station < 0 or station <= latest - n_stations
-        if not single.filled[which[a]]:
+        renew = station < 0 or station <= latest + 1 - n_stations
+        if not single.filled[i]:
             load_rows(
                 X, start, n, single.shift, single.factor, single.rows[start:stop],
                 single.lengths[start:stop],
             )  # fmt: skip
-            single.filled[which[a]] = True
+            if len(single.coarse) > 0:
+                load_coarse(X, start, n, single)
+            single.filled[i] = True
         if not renew:
             if station != moved_since:
-                movements(trail.stations[station % n_stations], received, moved)
+                single_movements(trail.stations[station % n_stations], near, back, moved)
                 moved_since = station
             relax(lower, upper, labels, moved, nearest)
             n_computed = 0
             for p in range(n):
                 if not upper[p] * sure < nearest[p]:
-                    settled, n_more = settle(single, start, p, near, nearest, lower, upper, labels)
-                    n_computed += n_more
-                    if not settled:
-                        n_computed += tighten(
-                            X, start, p, received, nearest, lower, upper, labels, room.squares
-                        )  # fmt: skip
+                    n_computed += narrow_down(
+                        X, start, p, received, single, near, nearest, lower, upper, labels, room.squares
+                    )  # fmt: skip
                     # One by one; where there are many, all of them together are cheaper.
                     if n_computed * _FEW_OPEN > n * k:
                         renew = True

@@ -107,7 +107,7 @@ class Work:
         memo = self.memo
         if memo.singles is None:
             memo.singles = Singles(memo.data, len(self.rows.starts) - 1)
-        near = memo.singles.scale(self.received)
+        near = trail.approach(self.received, memo.singles)
         single = memo.singles.arrays
 
         def follow(which: IntArray, scratch: Any, room: Any) -> None:
