@@ -244,14 +244,12 @@ tables = {
 }
 
 
-@given(seeds, st.fixed_dictionaries(tables), st.sampled_from([1, 2**20]), st.sampled_from([1, 128]))
+@given(seeds, st.fixed_dictionaries(tables), st.sampled_from([1, 2**20]))
 @settings(max_examples=600)
-def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, worth_threads, coarse_columns):
+def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, worth_threads):
     rng = np.random.default_rng(seed)
-    # With the smaller ones clients are asked in threads, rows are kept as bytes, too, and what happened
-    # three calls ago is forgotten.
-    n_stations = 3 if seed % 2 else 64
-    with constants(WORTH_THREADS=worth_threads, COARSE_COLUMNS=coarse_columns, STATIONS=n_stations):
+    # With the smaller one, clients are asked in threads. Or what happened three calls ago is forgotten.
+    with constants(WORTH_THREADS=worth_threads, STATIONS=3 if seed % 2 else 64):
         hold_against_plain(rng, *make_table(rng, [17, 18, 25, 40, 70], **table))
 
 
@@ -259,7 +257,7 @@ def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, worth_th
 @settings(max_examples=600)
 def test_few_columns_are_followed_as_well_as_many(seed, table):
     rng = np.random.default_rng(seed)
-    with constants(FOLLOWED_COLUMNS=1, FEW_TERMS=0, COARSE_COLUMNS=1 if seed % 2 else 128):
+    with constants(FOLLOWED_COLUMNS=1, FEW_TERMS=0):
         hold_against_plain(rng, *make_table(rng, [1, 2, 3, 5, 8, 12, 16], **table))
 
 
@@ -399,7 +397,7 @@ def lines_walked(n_walks):
 
         return note(frame, event, argument)
 
-    columns = {"FOLLOWED_COLUMNS": 1, "FEW_TERMS": 0, "COARSE_COLUMNS": 4}
+    columns = {"FOLLOWED_COLUMNS": 1, "FEW_TERMS": 0}
     for seed in range(n_walks):
         rng = np.random.default_rng(seed)
         kind = str(rng.choice(["blobs", "grid", "normal"]))
@@ -426,8 +424,8 @@ WALKED = {
     "relax", "tighten", "measure", "follow_step", "renew_means", "follow_steps", "answer_stands",
     "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",
     "two_lowest_means", "consider_received", "decide_by_means", "place_of", "mean_of", "means_move",
-    "movement_of", "inertia_of_clients", "narrow_down", "copy_distance", "single_distance", "coarsen",
-    "product_of_integers", "load_coarse", "single_movements", "shift_centroids",
+    "movement_of", "inertia_of_clients", "coarse_distance", "coarsen", "load_coarse", "single_movements",
+    "shift_centroids",
 }  # fmt: skip
 
 

@@ -55,6 +55,8 @@ _NOT_FAR = 16.0
 # Squared lengths with which single precision does well without a factor.
 _MODERATE = 1e-10, 1e10
 
+# How many times finer centroids are told than coarse rows; columns whose products add up to less than 2³¹.
+_FINER, _COLUMNS = 32, 1024
 # How many times farther than from its coarse copy a row must be from its centroid, for the copy to be used.
 _GOOD_COPY = 32.0
 
@@ -655,14 +657,11 @@ class SingleArrays(NamedTuple):
     filled : ndarray of shape (N,)
         Whether a client's rows are there yet.
     coarse, coarse_squares : ndarray of shape (n, m), bytes, and (n,), integers
-        The nearest of 256 evenly spaced numbers, counted from 0, and the squared lengths of such rows in
-        units of 1/fineness; of shape (0, m) and (0,) where rows are not that long.
+        The nearest of 256 evenly spaced numbers, counted from 0, and the squared lengths of such rows.
     misses : ndarray of shape (n,), single precision
-        No row is farther from its coarse copy, in units of spacing/fineness.
+        No row is farther from its coarse copy. Lengths like this are in units of spacing/_FINER.
     lowest, spacing : float
         Of these numbers.
-    fineness : int
-        How many times finer the centroids are told beside such rows.
     """
 
     rows: Any
@@ -675,7 +674,6 @@ class SingleArrays(NamedTuple):
     misses: Any
     lowest: float
     spacing: float
-    fineness: int
 
 
 class NearCentroids(NamedTuple):
@@ -685,21 +683,19 @@ class NearCentroids(NamedTuple):
     ----------
     scaled, squares : ndarray of shape (k, m) and (k,), single precision
         Shifted and scaled, and their squared lengths.
-    lengths, misses : ndarray of shape (k,)
-        Their lengths; no centroid is farther from what it was rounded to.
+    lengths : ndarray of shape (k,)
     coarse, coarse_squares : ndarray of shape (k, m) and (k,), integers
-        Beside coarse rows, in units of spacing/fineness, and their squared lengths.
-    coarse_misses : ndarray of shape (k,)
+        Beside coarse rows, in units of spacing/_FINER, and their squared lengths.
+    misses : ndarray of shape (k,)
         No centroid is farther from its coarse copy, in the same units.
     """
 
     scaled: Any
     squares: Any
     lengths: Any
-    misses: Any
     coarse: Any
     coarse_squares: Any
-    coarse_misses: Any
+    misses: Any
 
 
 @entry(fastmath=_ANY_ORDER)
@@ -714,12 +710,9 @@ def shift_centroids(centroids, single, result):
             result.scaled[j, f] = number
             total += number * number
         result.lengths[j], result.squares[j] = np.sqrt(total), total
-        result.misses[j] = 2 * _SINGLE * result.lengths[j]
-    for j in range(len(result.coarse)):
-        result.coarse_misses[j], result.coarse_squares[j] = coarsen(
-            centroids, j, single.lowest, single.spacing / single.fineness, 255 * single.fineness,
-            result.coarse[j],
-        )  # fmt: skip
+        result.misses[j], result.coarse_squares[j] = coarsen(
+            centroids, j, single.lowest, single.spacing / _FINER, 255 * _FINER, result.coarse[j]
+        )
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -752,8 +745,8 @@ def load_coarse(X, start, n, single):
     """Coarse copies of the rows from `start` on."""
     for p in range(start, start + n):
         miss, square = coarsen(X, p, single.lowest, single.spacing, 255, single.coarse[p])
-        single.misses[p] = miss * single.fineness
-        single.coarse_squares[p] = square * single.fineness**2
+        single.misses[p] = miss * _FINER
+        single.coarse_squares[p] = square * _FINER**2
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -769,57 +762,24 @@ def single_movements(old, near, back, result):
         result[j] = (distance + 8 * _SINGLE * (near.lengths[j] + distance)) * back
 
 
-def copy_distance(rows, row_squares, p, centroids, squares, j, finer):
-    """Distance between copies: in single precision, or in integers of which no digit is lost.
-
-    Such centroids are told `finer` than such rows.
-    """
-    if rows.dtype == np.float32:
-        return single_distance(rows, p, centroids, j)
-    return np.sqrt(
-        np.float64(row_squares[p] + squares[j] - 2 * finer * product_of_integers(rows, p, centroids, j))
-    )
-
-
-@overload(copy_distance)
-def _choose_distance(rows, row_squares, p, centroids, squares, j, finer):
-    if rows.dtype == types.float32:
-        return lambda rows, row_squares, p, centroids, squares, j, finer: single_distance(
-            rows, p, centroids, j
-        )
-    return lambda rows, row_squares, p, centroids, squares, j, finer: np.sqrt(
-        np.float64(row_squares[p] + squares[j] - 2 * finer * product_of_integers(rows, p, centroids, j))
-    )
-
-
-@inner(fastmath=_ANY_ORDER)
-def single_distance(rows, p, centroids, j):
-    """Distance in single precision."""
-    total = np.float32(0)
-    for f in range(centroids.shape[1]):
-        difference = rows[p, f] - centroids[j, f]
-        total += difference * difference
-    return np.sqrt(np.float64(total))
+@inner()
+def coarse_distance(single, p, near, j):
+    """Distance between coarse copies, from integers, of which no digit is lost."""
+    total, m = np.int64(0), near.coarse.shape[1]
+    for block in range(0, m, _COLUMNS):
+        row, centroid = single.coarse[p, block : block + _COLUMNS], near.coarse[j, block : block + _COLUMNS]
+        product = np.int32(0)
+        for f in range(len(row)):
+            # Written so that the processor's instruction for such products is found.
+            product = np.int32(product + np.int32(np.int32(row[f]) * np.int32(centroid[f])))
+        total += product
+    twice = 2 * _FINER * total
+    return np.sqrt(np.float64(single.coarse_squares[p] + near.coarse_squares[j] - twice))
 
 
 @inner()
-def product_of_integers(rows, p, centroids, j):
-    """Scalar product, less than 2³¹; written so that the processor's instruction for it is found."""
-    total = np.int32(0)
-    for f in range(centroids.shape[1]):
-        total = np.int32(total + np.int32(np.int32(rows[p, f]) * np.int32(centroids[j, f])))
-    return np.int64(total)
-
-
-@part_of_caller()
-def settle(
-    rows, row_squares, start, p, miss, centroids, squares, misses, finer, unit, nearest, lower, upper, labels
-):  # fmt: skip
-    """Find the nearest centroid of row start + p from copies, where these can be trusted.
-
-    The row is within `miss` of its copy, centroids are within `misses` of theirs. The sum of m squares in
-    single precision is rounded by (m + 2) 2⁻²⁴ of itself, and squares that are too small are lost. All
-    these are in units of `unit`; bounds are not.
+def settle(single, start, p, near, nearest, lower, upper, labels):
+    """Find the nearest centroid of row start + p from coarse copies, where these can be trusted.
 
     Returns
     -------
@@ -828,14 +788,14 @@ def settle(
     n_computed : int
         Distances it took.
     """
-    k, m = centroids.shape
-    sure, part = 1 + (m + 16) * 4 * _DOUBLE, (m + 8) * _SINGLE
-    miss += _FAINT * np.sqrt(m)
-    a, n_computed = np.int64(labels[p]), 1
-    distance = copy_distance(rows, row_squares, start + p, centroids, squares, a, finer)
-    error = miss + misses[a]
-    own = (distance * (1 - part) - error) * unit
-    upper[p] = min(upper[p], (distance * (1 + part) + error) * unit)
+    k, m = near.coarse.shape
+    sure, unit = 1 + (m + 16) * 4 * _DOUBLE, single.spacing / _FINER
+    a, miss = np.int64(labels[p]), np.float64(single.misses[start + p])
+    if not miss * unit * _GOOD_COPY < upper[p]:
+        return False, 0
+    distance, error, n_computed = coarse_distance(single, start + p, near, a), miss + near.misses[a], 1
+    own = (distance - error) * unit * (2 - sure)
+    upper[p] = min(upper[p], (distance + error) * unit * sure)
     if upper[p] * sure < nearest[p]:
         return True, n_computed
     best, label = upper[p], a
@@ -846,12 +806,11 @@ def settle(
             continue
         bound = lower[j, p]
         if not upper[p] * sure < bound:
+            distance, error = coarse_distance(single, start + p, near, j), miss + near.misses[j]
             n_computed += 1
-            distance = copy_distance(rows, row_squares, start + p, centroids, squares, j, finer)
-            error = miss + misses[j]
-            bound = max(bound, (distance * (1 - part) - error) * unit)
+            bound = max(bound, (distance - error) * unit * (2 - sure))
             lower[j, p] = bound
-            within = (distance * (1 + part) + error) * unit
+            within = (distance + error) * unit * sure
             if within < best:
                 best, label = within, j
         if bound < lowest:
@@ -908,34 +867,6 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
         lower[label, p] = np.inf
         labels[p] = label
     upper[p] = np.sqrt(squares[label]) * sure
-    return n_computed
-
-
-@part_of_caller()
-def narrow_down(X, start, p, centroids, single, near, nearest, lower, upper, labels, squares):
-    """Find the nearest centroid of row start + p: from coarse copies where that is enough, or finer ones.
-
-    Returns
-    -------
-    n_computed : int
-        Distances it took.
-    """
-    settled, n_computed, n_more = False, 0, 0
-    miss, unit = np.float64(single.misses[start + p]), single.spacing / single.fineness
-    if miss * unit * _GOOD_COPY < upper[p]:
-        settled, n_computed = settle(
-            single.coarse, single.coarse_squares, start, p, miss, near.coarse, near.coarse_squares,
-            near.coarse_misses, single.fineness, unit, nearest, lower, upper, labels,
-        )  # fmt: skip
-    reach = 2 * np.sqrt(np.float64(single.lengths[start + p]))
-    if not settled and reach < 1e15:  # squares must not overflow
-        settled, n_more = settle(
-            single.rows, single.lengths, start, p, 2 * _SINGLE * reach, near.scaled, near.squares,
-            near.misses, 1, 1.0 / np.float64(single.factor), nearest, lower, upper, labels,
-        )  # fmt: skip
-        n_computed += n_more
-    if not settled:
-        n_computed += tighten(X, start, p, centroids, nearest, lower, upper, labels, squares)
     return n_computed
 
 
@@ -1583,8 +1514,7 @@ def follow_labels(X, starts, which, received, latest, single, near, trail, scrat
                 X, start, n, single.shift, single.factor, single.rows[start:stop],
                 single.lengths[start:stop],
             )  # fmt: skip
-            if len(single.coarse) > 0:
-                load_coarse(X, start, n, single)
+            load_coarse(X, start, n, single)
             single.filled[i] = True
         if not renew:
             if station != moved_since:
@@ -1594,9 +1524,12 @@ def follow_labels(X, starts, which, received, latest, single, near, trail, scrat
             n_computed = 0
             for p in range(n):
                 if not upper[p] * sure < nearest[p]:
-                    n_computed += narrow_down(
-                        X, start, p, received, single, near, nearest, lower, upper, labels, room.squares
-                    )  # fmt: skip
+                    settled, n_more = settle(single, start, p, near, nearest, lower, upper, labels)
+                    n_computed += n_more
+                    if not settled:
+                        n_computed += tighten(
+                            X, start, p, received, nearest, lower, upper, labels, room.squares
+                        )  # fmt: skip
                     # One by one; where there are many, all of them together are cheaper.
                     if n_computed * _FEW_OPEN > n * k:
                         renew = True

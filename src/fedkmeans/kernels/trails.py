@@ -34,8 +34,8 @@ _POWERS = {np.float32: (-126, 120), np.float64: (-1000, 1000)}
 _MOST_TRAILS = 16
 # Earlier centroids that a trail keeps, for clients that were not asked since: so many, of so many numbers.
 _STATIONS, _STATION_NUMBERS = 64, 2**22
-# Columns from which rows are kept as bytes, too, and rows to see from what numbers to what they go.
-COARSE_COLUMNS, _SAMPLE = 128, 256
+# Rows to see of what size numbers are; standard deviations from their mean up to which they become bytes.
+_SAMPLE, _DEVIATIONS = 256, 6
 
 
 @dataclass(slots=True)
@@ -170,33 +170,29 @@ class Singles:
         self.kind = np.float32 if data.dtype == np.float32 else np.float64
         self.n_focused = 0
         lowest, spacing = even_steps(data[:: max(1, n // _SAMPLE)])
-        n_coarse = n if m >= COARSE_COLUMNS and fineness(m) else 0
         self.arrays = compiled.SingleArrays(
             rows=np.empty((n, m), dtype=np.float32),
             lengths=np.empty(n, dtype=np.float32),
             shift=np.zeros(m, dtype=self.kind),
             factor=self.kind(0.0),
             filled=np.zeros(n_clients, dtype=np.bool_),
-            coarse=np.empty((n_coarse, m), dtype=np.uint8),
-            coarse_squares=np.empty(n_coarse, dtype=np.int64),
-            misses=np.full(n, np.inf, dtype=np.float32),
+            coarse=np.empty((n, m), dtype=np.uint8),
+            coarse_squares=np.empty(n, dtype=np.int64),
+            misses=np.empty(n, dtype=np.float32),
             lowest=lowest,
             spacing=spacing,
-            fineness=max(1, fineness(m)),
         )
 
     def place(self, centroids: FloatArray, scaled: Any) -> Any:
         """The centroids as compiled code needs them beside these rows; `scaled` (k, m) is room for them."""
         k, m = centroids.shape
-        k_coarse = k if len(self.arrays.coarse) else 0
         near = compiled.NearCentroids(
             scaled=scaled,
             squares=np.empty(k, dtype=np.float32),
             lengths=np.empty(k),
+            coarse=np.empty((k, m), dtype=np.int16),
+            coarse_squares=np.empty(k, dtype=np.int64),
             misses=np.empty(k),
-            coarse=np.empty((k_coarse, m), dtype=np.int16),
-            coarse_squares=np.empty(k_coarse, dtype=np.int64),
-            coarse_misses=np.empty(k_coarse),
         )
         if self.arrays.factor:
             compiled.shift_centroids(centroids, self.arrays, near)
@@ -219,18 +215,19 @@ class Singles:
     def n_bytes(rows: Rows) -> int:
         """What the copies take."""
         n, m = rows.X.shape
-        return int(n * (m * (5 if m >= COARSE_COLUMNS else 4) + 16))
+        return int(n * (5 * m + 16))
 
 
 def even_steps(rows: Any) -> tuple[float, float]:
-    """256 evenly spaced numbers from the lowest to the highest of these: the lowest, and their spacing."""
-    lowest, highest = float(rows.min()), float(rows.max())
-    return lowest, (highest - lowest) / 255 or 1.0
-
-
-def fineness(m: int) -> int:
-    """How many times finer centroids are told than coarse rows: products of m numbers fit into 31 bits."""
-    return next((2**power for power in range(5, -1, -1) if m * 255 * 255 * 2**power < 2**31), 0)
+    """256 evenly spaced numbers over the range of these, but for outliers: the lowest, and their spacing."""
+    numbers = np.asarray(rows, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle, away = numbers.mean(), _DEVIATIONS * numbers.std()
+        # Where that is beyond all numbers, minimum and maximum take its place.
+        lowest = float(np.fmax(numbers.min(), middle - away))
+        highest = float(np.fmin(numbers.max(), middle + away))
+        spacing = (highest - lowest) / 255
+    return lowest, spacing if 0 < spacing < np.inf else 1.0
 
 
 class Grams:
