@@ -1,6 +1,9 @@
-"""The garbage collector keeps still while the kernel is compiled, and not a moment longer."""
+"""The garbage collector keeps still while the kernel is compiled, and not a moment longer; what is kept."""
 
 import gc
+import os
+import subprocess
+import sys
 
 import pytest
 from numba import njit
@@ -73,3 +76,39 @@ def test_goes_on_after_an_error():
     with event.install_listener("numba:compile", _CollectorKeepsStill(__name__)), pytest.raises(NumbaError):
         wrong()
     assert gc.isenabled()
+
+
+SOURCE = """
+from typing import NamedTuple
+{imports}
+class {name}(NamedTuple):
+    x: float
+@{decorator}
+def twice(pair):
+    return 2 * pair.x
+def main():
+    print(twice({name}(1.5)), sum(twice.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "decorator", "said"),
+    [
+        ("from fedkmeans.kernels.compiling import kept", "kept()", ["3.0 0", "3.0 1", "3.0 0", "3.0 1"]),
+        ("from numba import njit", "njit(cache=True)", ["3.0 0", "3.0 1", "", ""]),  # what it is there for
+    ],
+    ids=["kept", "njit"],
+)
+def test_code_that_an_earlier_version_left_is_no_obstacle(tmp_path, imports, decorator, said):
+    path = tmp_path / "module.py"
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    answers = []
+    for name in ("Pair", "Pair", "Renamed", "Renamed"):
+        text = SOURCE.format(imports=imports, decorator=decorator, name=name)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        command = [sys.executable, "-c", "import module; module.main()"]
+        run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        answers.append(run.stdout.strip())
+        assert bool(run.stdout) or "AttributeError" in run.stderr
+    assert answers == said

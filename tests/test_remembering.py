@@ -17,7 +17,7 @@ from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.lloyd import assign, cluster_sums
 from fedkmeans.memory import find_memory, target
 from fedkmeans.records import Bundle, LocalUpdate, SendChange, SendWord, bytes_to, n_bytes
-from fedkmeans.rounds import LocalWork, in_turns, sample_clients
+from fedkmeans.rounds import PARTICIPATION, LocalWork, in_turns, sample_clients
 from fedkmeans.state import State
 from fedkmeans.words import Word
 from tests.lossy import Lossy
@@ -665,6 +665,15 @@ def test_in_turns_nobody_is_asked_again_before_everybody_was(n_clients, n):
     assert list(sample_clients(names, n, 3, 0, "turns")) == sorted(
         str(i) for i in in_turns(n_clients, n, 3, 0)
     )
+
+
+@pytest.mark.parametrize("participation", PARTICIPATION)
+def test_a_rounds_clients_do_not_depend_on_which_rounds_were_drawn_before(participation):
+    names = tuple(f"c{place:02}" for place in range(20))
+    for round_ in (40, 3, 17, 3, 0, 7, 8, 15, 16):
+        places = PARTICIPATION[participation](20, 6, 5, round_)
+        expected = tuple(names[place] for place in sorted(places))
+        assert sample_clients(names, 6, 5, round_, participation) == expected
 
 
 def test_the_window_is_as_many_rounds_as_everybody_takes():

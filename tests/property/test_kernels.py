@@ -425,7 +425,7 @@ WALKED = {
     "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",
     "two_lowest_means", "consider_received", "decide_by_means", "place_of", "mean_of", "means_move",
     "movement_of", "inertia_of_clients", "coarse_distance", "coarsen", "load_coarse", "single_movements",
-    "shift_centroids",
+    "place_centroids",
 }  # fmt: skip
 
 

@@ -25,12 +25,12 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from fedkmeans.kernels.compiling import keep_collector_still
+from fedkmeans.kernels.compiling import keep_collector_still, kept
 
 # What Python calls is compiled once for each kind of data and kept on disk; what only these functions
 # call is compiled into them, without what Python would need to call it. Long functions with a single
 # caller become part of it before anything is compiled: else their code is optimised twice.
-entry = partial(njit, nogil=True, error_model="numpy", cache=True)
+entry = partial(kept, nogil=True, error_model="numpy")
 inner = partial(njit, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 part_of_caller = partial(inner, inline="always")
 keep_collector_still(__name__)
@@ -641,7 +641,7 @@ def relax(lower, upper, labels, moved, nearest):
         upper[p] = (upper[p] + moved[labels[p]]) * (1 + 4 * _DOUBLE)
 
 
-class SingleArrays(NamedTuple):
+class RowCopies(NamedTuple):
     """Copies of all rows that are read faster: in single precision, and coarser still.
 
     Attributes
@@ -677,7 +677,7 @@ class SingleArrays(NamedTuple):
 
 
 class NearCentroids(NamedTuple):
-    """Centroids as they are needed beside the rows of a `SingleArrays`.
+    """Centroids as they are needed beside the rows of a `RowCopies`.
 
     Attributes
     ----------
@@ -699,19 +699,19 @@ class NearCentroids(NamedTuple):
 
 
 @entry(fastmath=_ANY_ORDER)
-def shift_centroids(centroids, single, result):
+def place_centroids(centroids, copies, result):
     """Fill a `NearCentroids`."""
     k, m = centroids.shape
-    factor = np.float64(single.factor)
+    factor = np.float64(copies.factor)
     for j in range(k):
         total = 0.0
         for f in range(m):
-            number = (centroids[j, f] - np.float64(single.shift[f])) * factor
+            number = (centroids[j, f] - np.float64(copies.shift[f])) * factor
             result.scaled[j, f] = number
             total += number * number
         result.lengths[j], result.squares[j] = np.sqrt(total), total
         result.misses[j], result.coarse_squares[j] = coarsen(
-            centroids, j, single.lowest, single.spacing / _FINER, 255 * _FINER, result.coarse[j]
+            centroids, j, copies.lowest, copies.spacing / _FINER, 255 * _FINER, result.coarse[j]
         )
 
 
@@ -741,12 +741,12 @@ def coarsen(X, p, lowest, spacing, last, result):
 
 
 @inner()
-def load_coarse(X, start, n, single):
+def load_coarse(X, start, n, copies):
     """Coarse copies of the rows from `start` on."""
     for p in range(start, start + n):
-        miss, square = coarsen(X, p, single.lowest, single.spacing, 255, single.coarse[p])
-        single.misses[p] = miss * _FINER
-        single.coarse_squares[p] = square * _FINER**2
+        miss, square = coarsen(X, p, copies.lowest, copies.spacing, 255, copies.coarse[p])
+        copies.misses[p] = miss * _FINER
+        copies.coarse_squares[p] = square * _FINER**2
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -763,22 +763,22 @@ def single_movements(old, near, back, result):
 
 
 @inner()
-def coarse_distance(single, p, near, j):
+def coarse_distance(copies, p, near, j):
     """Distance between coarse copies, from integers, of which no digit is lost."""
     total, m = np.int64(0), near.coarse.shape[1]
     for block in range(0, m, _COLUMNS):
-        row, centroid = single.coarse[p, block : block + _COLUMNS], near.coarse[j, block : block + _COLUMNS]
+        row, centroid = copies.coarse[p, block : block + _COLUMNS], near.coarse[j, block : block + _COLUMNS]
         product = np.int32(0)
         for f in range(len(row)):
             # Written so that the processor's instruction for such products is found.
             product = np.int32(product + np.int32(np.int32(row[f]) * np.int32(centroid[f])))
         total += product
     twice = 2 * _FINER * total
-    return np.sqrt(np.float64(single.coarse_squares[p] + near.coarse_squares[j] - twice))
+    return np.sqrt(np.float64(copies.coarse_squares[p] + near.coarse_squares[j] - twice))
 
 
 @inner()
-def settle(single, start, p, near, nearest, lower, upper, labels):
+def settle(copies, start, p, near, nearest, lower, upper, labels):
     """Find the nearest centroid of row start + p from coarse copies, where these can be trusted.
 
     Returns
@@ -789,11 +789,11 @@ def settle(single, start, p, near, nearest, lower, upper, labels):
         Distances it took.
     """
     k, m = near.coarse.shape
-    sure, unit = 1 + (m + 16) * 4 * _DOUBLE, single.spacing / _FINER
-    a, miss = np.int64(labels[p]), np.float64(single.misses[start + p])
+    sure, unit = 1 + (m + 16) * 4 * _DOUBLE, copies.spacing / _FINER
+    a, miss = np.int64(labels[p]), np.float64(copies.misses[start + p])
     if not miss * unit * _GOOD_COPY < upper[p]:
         return False, 0
-    distance, error, n_computed = coarse_distance(single, start + p, near, a), miss + near.misses[a], 1
+    distance, error, n_computed = coarse_distance(copies, start + p, near, a), miss + near.misses[a], 1
     own = (distance - error) * unit * (2 - sure)
     upper[p] = min(upper[p], (distance + error) * unit * sure)
     if upper[p] * sure < nearest[p]:
@@ -806,7 +806,7 @@ def settle(single, start, p, near, nearest, lower, upper, labels):
             continue
         bound = lower[j, p]
         if not upper[p] * sure < bound:
-            distance, error = coarse_distance(single, start + p, near, j), miss + near.misses[j]
+            distance, error = coarse_distance(copies, start + p, near, j), miss + near.misses[j]
             n_computed += 1
             bound = max(bound, (distance - error) * unit * (2 - sure))
             lower[j, p] = bound
@@ -871,16 +871,16 @@ def tighten(X, start, p, centroids, nearest, lower, upper, labels, squares):
 
 
 @part_of_caller()
-def measure(X, start, stop, centroids, single, near, scratch, lower, upper, labels):
+def measure(X, start, stop, centroids, copies, near, scratch, lower, upper, labels):
     """Labels and bounds of a client's rows from scratch, by matrix product."""
     size, label, errors = scratch.size, scratch.label, scratch.square
     k, m = centroids.shape
-    back, longest = 1.0 / np.float64(single.factor), 1.0
+    back, longest = 1.0 / np.float64(copies.factor), 1.0
     for j in range(k):
         longest = max(longest, near.lengths[j])
     for block in range(start, stop, size):
         n, first = min(size, stop - block), block - start
-        rows, lengths = single.rows[block : block + n], single.lengths[block : block + n]
+        rows, lengths = copies.rows[block : block + n], copies.lengths[block : block + n]
         values = nearest_by_product(
             X, block, centroids, rows, lengths, near.scaled, near.squares, longest, scratch
         )  # fmt: skip
@@ -1491,15 +1491,15 @@ def answer_stands(n, received, status, lower, reach, drop, tol_local, probe_clus
 
 
 @entry()
-def follow_labels(X, starts, which, received, latest, single, near, trail, scratch, room):
+def follow_labels(X, starts, which, received, latest, copies, near, trail, scratch, room):
     """First labels of several clients, from the bounds of the last time.
 
-    `near` are the received centroids as `single` needs them, and the station after the `latest`, whose
+    `near` are the received centroids as `copies` needs them, and the station after the `latest`, whose
     place it takes among `trail.stations` already. The labels of the last time go to trail.before.
     """
     k, m = received.shape
     nearest, moved, n_stations, moved_since = room.nearest, room.moved, len(trail.stations), -1
-    sure, back = 1 + (m + 16) * 4 * _DOUBLE, 1.0 / np.float64(single.factor)
+    sure, back = 1 + (m + 16) * 4 * _DOUBLE, 1.0 / np.float64(copies.factor)
     for a in range(len(which)):
         i = which[a]
         station = trail.seen[i]
@@ -1509,13 +1509,13 @@ def follow_labels(X, starts, which, received, latest, single, near, trail, scrat
         lower = trail.lower[start * k : stop * k].reshape(k, n)
         copy(labels, trail.before[start:stop])
         renew = station < 0 or station <= latest + 1 - n_stations
-        if not single.filled[i]:
+        if not copies.filled[i]:
             load_rows(
-                X, start, n, single.shift, single.factor, single.rows[start:stop],
-                single.lengths[start:stop],
+                X, start, n, copies.shift, copies.factor, copies.rows[start:stop],
+                copies.lengths[start:stop],
             )  # fmt: skip
-            load_coarse(X, start, n, single)
-            single.filled[i] = True
+            load_coarse(X, start, n, copies)
+            copies.filled[i] = True
         if not renew:
             if station != moved_since:
                 single_movements(trail.stations[station % n_stations], near, back, moved)
@@ -1524,7 +1524,7 @@ def follow_labels(X, starts, which, received, latest, single, near, trail, scrat
             n_computed = 0
             for p in range(n):
                 if not upper[p] * sure < nearest[p]:
-                    settled, n_more = settle(single, start, p, near, nearest, lower, upper, labels)
+                    settled, n_more = settle(copies, start, p, near, nearest, lower, upper, labels)
                     n_computed += n_more
                     if not settled:
                         n_computed += tighten(
@@ -1535,7 +1535,7 @@ def follow_labels(X, starts, which, received, latest, single, near, trail, scrat
                         renew = True
                         break
         if renew:
-            measure(X, start, stop, received, single, near, scratch, lower, upper, labels)
+            measure(X, start, stop, received, copies, near, scratch, lower, upper, labels)
 
 
 @inner()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.kernels import compiled
+from fedkmeans.kernels.copies import Copies
 from fedkmeans.kernels.protocol import Rows
 from fedkmeans.sparse_rows import SparseRows
 from fedkmeans.typing import FloatArray, IntArray
@@ -26,16 +27,10 @@ FOLLOWED_COLUMNS = 17
 LEAST_MEMORY = 2**27
 # Rounding error of single precision, in which Gram matrices are kept.
 SINGLE = 2.0**-24
-# Scaled centroids must not be longer than this, or single precision could overflow.
-_LONGEST = 1e3
-# Powers of two that a factor may be, so that it is a normal number of its kind and one over it is, too.
-_POWERS = {np.float32: (-126, 120), np.float64: (-1000, 1000)}
 # Trails that are kept: runs and restarts that take turns on the same rows.
 _MOST_TRAILS = 16
 # Earlier centroids that a trail keeps, for clients that were not asked since: so many, of so many numbers.
 _STATIONS, _STATION_NUMBERS = 64, 2**22
-# Rows to see of what size numbers are; standard deviations from their mean up to which they become bytes.
-_SAMPLE, _DEVIATIONS = 256, 6
 
 
 @dataclass(slots=True)
@@ -71,7 +66,7 @@ class Trail:
         # Should the caller change these, the trail is not found again: nothing else depends on them.
         self.centroids = centroids
         self.latest = -1
-        self.focus = 0  # of the `Singles` to which its stations belong
+        self.focus = 0  # of the `Copies` to which its stations belong
         self.settings: dict[tuple[int, float, bool], int] = {}
         self.with_gram = with_gram
         self.size = self.n_bytes(rows, k, with_gram)
@@ -122,13 +117,13 @@ class Trail:
             scratch = compiled.new_scratch(k, m, self.largest, dtype)
             return scratch, compiled.new_room(k, m, self.largest, self.with_gram)
 
-    def approach(self, centroids: FloatArray, singles: Singles) -> Any:
+    def approach(self, centroids: FloatArray, copies: Copies) -> Any:
         """The centroids as compiled code needs them; they become the next station."""
         stations = self.arrays.stations
-        near = singles.place(centroids, stations[(self.latest + 1) % len(stations)])
-        if self.focus != singles.n_focused:  # earlier stations are scaled otherwise
+        near = copies.place(centroids, stations[(self.latest + 1) % len(stations)])
+        if self.focus != copies.n_focused:  # earlier stations are scaled otherwise
             self.arrays.seen[:] = -1
-            self.focus = singles.n_focused
+            self.focus = copies.n_focused
         return near
 
     def arrive(self, which: IntArray, centroids: FloatArray) -> None:
@@ -152,82 +147,6 @@ def n_stations(k: int, m: int) -> int:
 def heaviest(weights: FloatArray) -> float:
     """The largest weight in units of the smallest."""
     return float(weights.max() / weights.min())
-
-
-class Singles:
-    """Copies of all rows in single precision and as bytes; filled where they are first needed.
-
-    In single precision everything is shifted to the middle of the first centroids and scaled by a power of
-    two so that the longest of them is about one long. Where later ones are far longer, it is done anew for
-    them.
-
-    Rows do not fit into the processor's caches where there are many: reading them takes longer than
-    computing distances. Bytes are read in a quarter of the time, and mostly they are enough.
-    """
-
-    def __init__(self, data: Any, n_clients: int) -> None:
-        n, m = data.shape
-        self.kind = np.float32 if data.dtype == np.float32 else np.float64
-        self.n_focused = 0
-        lowest, spacing = even_steps(data[:: max(1, n // _SAMPLE)])
-        self.arrays = compiled.SingleArrays(
-            rows=np.empty((n, m), dtype=np.float32),
-            lengths=np.empty(n, dtype=np.float32),
-            shift=np.zeros(m, dtype=self.kind),
-            factor=self.kind(0.0),
-            filled=np.zeros(n_clients, dtype=np.bool_),
-            coarse=np.empty((n, m), dtype=np.uint8),
-            coarse_squares=np.empty(n, dtype=np.int64),
-            misses=np.empty(n, dtype=np.float32),
-            lowest=lowest,
-            spacing=spacing,
-        )
-
-    def place(self, centroids: FloatArray, scaled: Any) -> Any:
-        """The centroids as compiled code needs them beside these rows; `scaled` (k, m) is room for them."""
-        k, m = centroids.shape
-        near = compiled.NearCentroids(
-            scaled=scaled,
-            squares=np.empty(k, dtype=np.float32),
-            lengths=np.empty(k),
-            coarse=np.empty((k, m), dtype=np.int16),
-            coarse_squares=np.empty(k, dtype=np.int64),
-            misses=np.empty(k),
-        )
-        if self.arrays.factor:
-            compiled.shift_centroids(centroids, self.arrays, near)
-        if not self.arrays.factor or not near.lengths.max() <= _LONGEST:
-            self._focus(centroids)
-            compiled.shift_centroids(centroids, self.arrays, near)
-        return near
-
-    def _focus(self, centroids: FloatArray) -> None:
-        """Shift and scale so that it suits these centroids."""
-        self.n_focused += 1
-        self.arrays.shift[:] = centroids.mean(axis=0)
-        longest = float(np.linalg.norm(centroids - self.arrays.shift, axis=1).max())
-        # Within what single precision can hold, also one over it.
-        power = np.clip(-np.ceil(np.log2(longest)), *_POWERS[self.kind]) if longest > 0 else 0
-        self.arrays = self.arrays._replace(factor=self.kind(2.0**power))
-        self.arrays.filled[:] = False
-
-    @staticmethod
-    def n_bytes(rows: Rows) -> int:
-        """What the copies take."""
-        n, m = rows.X.shape
-        return int(n * (5 * m + 16))
-
-
-def even_steps(rows: Any) -> tuple[float, float]:
-    """256 evenly spaced numbers over the range of these, but for outliers: the lowest, and their spacing."""
-    numbers = np.asarray(rows, dtype=np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        middle, away = numbers.mean(), _DEVIATIONS * numbers.std()
-        # Where that is beyond all numbers, minimum and maximum take its place.
-        lowest = float(np.fmax(numbers.min(), middle - away))
-        highest = float(np.fmin(numbers.max(), middle + away))
-        spacing = (highest - lowest) / 255
-    return lowest, spacing if 0 < spacing < np.inf else 1.0
 
 
 class Grams:
@@ -276,7 +195,7 @@ class Memo:
     weight: FloatArray
     n_rows: int
     grams: Grams | None = None
-    singles: Singles | None = None
+    copies: Copies | None = None
     trails: list[Trail] = field(default_factory=list)
     ones: FloatArray = field(default_factory=lambda: np.empty(0))
     followed: dict[tuple[int, bool], bool] = field(default_factory=dict)
@@ -345,7 +264,7 @@ def allowed_bytes(rows: Rows) -> int:
 
 def _n_bytes(rows: Rows, k: int, with_gram: bool, grams: bool) -> int:
     """What a trail takes together with what all trails share."""
-    shared = Singles.n_bytes(rows) + (Grams.n_bytes(rows) if grams else 0)
+    shared = Copies.n_bytes(rows) + (Grams.n_bytes(rows) if grams else 0)
     return Trail.n_bytes(rows, k, with_gram) + shared
 
 

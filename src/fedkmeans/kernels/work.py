@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.kernels import ahead, compiled
+from fedkmeans.kernels.copies import Copies
 from fedkmeans.kernels.protocol import Rows
 from fedkmeans.kernels.scanning import are_large, as_double, new_scratch, scan_rows
-from fedkmeans.kernels.trails import Grams, Ledger, Memo, Singles, Trail
+from fedkmeans.kernels.trails import Grams, Ledger, Memo, Trail
 from fedkmeans.lloyd import means
 from fedkmeans.threads import in_threads, split_evenly
 from fedkmeans.typing import FloatArray, IntArray
@@ -105,14 +106,14 @@ class Work:
     def _label_follower(self, trail: Trail) -> Callable[[IntArray, Any, Any], None]:
         """A function that finds first labels of some clients, in any thread."""
         memo = self.memo
-        if memo.singles is None:
-            memo.singles = Singles(memo.data, len(self.rows.starts) - 1)
-        near = trail.approach(self.received, memo.singles)
-        single = memo.singles.arrays
+        if memo.copies is None:
+            memo.copies = Copies(memo.data, len(self.rows.starts) - 1)
+        near = trail.approach(self.received, memo.copies)
+        copies = memo.copies.arrays
 
         def follow(which: IntArray, scratch: Any, room: Any) -> None:
             compiled.follow_labels(
-                memo.data, self.rows.starts, which, self.received, trail.latest, single, near,
+                memo.data, self.rows.starts, which, self.received, trail.latest, copies, near,
                 trail.arrays, scratch, room,
             )  # fmt: skip
 
