@@ -125,6 +125,39 @@ def test_differences_whose_squares_are_lost_in_single_precision(scale):
             assert_same_steps(rows, np.vstack([ends, near, -near]))
 
 
+@pytest.mark.parametrize(("n", "m", "dtype"), [(60, 2500, float), (1300, 20, float), (60, 1025, np.uint8)])
+def test_rows_as_bytes_where_these_are_many_or_outside_their_range(n, m, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, size=(n, m)) * rng.integers(1, 3, size=(n, 1))
+    X[1::7] = rng.choice([0, 255], size=m)
+    if dtype is float:
+        X = X + np.where(np.arange(n) % 5 == 1, 1e6, 0.0)[:, None] * rng.random((n, m))
+    rows = one_client(X.astype(dtype))
+    centroids = rows.X[rng.choice(n, size=6, replace=False)].astype(float)
+    for _ in range(6):
+        assert_same_steps(rows, centroids)
+        centroids = centroids + 0.02 * X.std() * rng.normal(size=centroids.shape)
+    assert rows.memo.trails
+
+
+def test_an_interrupt_while_rows_are_scaled_anew_leaves_nothing_wrong(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = one_client(5 + rng.normal(size=(200, 40)))
+    assert_same_steps(rows, rows.X[:6])
+    far = np.zeros((6, 40))
+    far[4:] = [[1e10], [-1e10]]
+    with monkeypatch.context() as patch:
+
+        def interrupt(*arguments):
+            raise KeyboardInterrupt
+
+        patch.setattr(np, "log2", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            assert_same_steps(rows, far)
+    for _ in range(3):
+        assert_same_steps(rows, rows.X[:6] + 0.01 * rng.normal(size=(6, 40)))
+
+
 @pytest.mark.parametrize("far", [1e20, 1e46, 1e140])
 @pytest.mark.parametrize("max_local", [1, 3])
 def test_centroids_beyond_single_precision(far, max_local):

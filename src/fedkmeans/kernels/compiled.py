@@ -41,7 +41,7 @@ _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
 _FINITE = _ANY_ORDER | {"nnan", "ninf"}
 
 _SINGLE = 2.0**-24  # relative rounding error of single precision
-_FAINT = 2.0**-70  # differences below this have no square in single precision
+_FAINT = 2.0**-70  # of sums of squares in single precision, what squares of less than this add may be lost
 _DOUBLE = 2.0**-53
 # Terms of a row's distances (k·m) up to which the plain formula is the fastest, too.
 FEW_TERMS = 64

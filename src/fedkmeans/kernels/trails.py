@@ -63,10 +63,9 @@ class Trail:
         self.ledger = Ledger.empty(n_clients, k, m)
         # A run is taken to go on here while its centroids stay as near as this to the latest.
         self.near = 0.1 * float(np.linalg.norm(centroids - centroids.mean(axis=0)))
-        # Should the caller change these, the trail is not found again: nothing else depends on them.
-        self.centroids = centroids
+        self.centroids = centroids  # the latest; which trail is found depends on them, no answer does
         self.latest = -1
-        self.focus = 0  # of the `Copies` to which its stations belong
+        self.n_focused = 0  # of the `Copies` when its stations were scaled
         self.settings: dict[tuple[int, float, bool], int] = {}
         self.with_gram = with_gram
         self.size = self.n_bytes(rows, k, with_gram)
@@ -121,9 +120,9 @@ class Trail:
         """The centroids as compiled code needs them; they become the next station."""
         stations = self.arrays.stations
         near = copies.place(centroids, stations[(self.latest + 1) % len(stations)])
-        if self.focus != copies.n_focused:  # earlier stations are scaled otherwise
+        if self.n_focused != copies.n_focused:  # earlier stations are scaled otherwise
             self.arrays.seen[:] = -1
-            self.focus = copies.n_focused
+            self.n_focused = copies.n_focused
         return near
 
     def arrive(self, which: IntArray, centroids: FloatArray) -> None:
