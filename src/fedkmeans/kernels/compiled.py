@@ -58,7 +58,7 @@ _MODERATE = 1e-10, 1e10
 # How many times finer centroids are told than coarse rows; columns whose products add up to less than 2³¹.
 _FINER, _COLUMNS = 32, 1024
 # How many times farther than from its coarse copy a row must be from its centroid, for the copy to be used.
-_GOOD_COPY = 32.0
+_GOOD_COPY = 8.0
 
 # One open distance in so many is when computing them all becomes cheaper.
 _FEW_OPEN = 8

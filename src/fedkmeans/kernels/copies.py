@@ -15,7 +15,7 @@ _LONGEST = 1e3
 # Powers of two that a factor may be, so that it is a normal number of its kind and one over it is, too.
 _POWERS = {np.float32: (-126, 120), np.float64: (-1000, 1000)}
 # Rows to see of what size numbers are; standard deviations from their mean up to which they become bytes.
-_SAMPLE, _DEVIATIONS = 256, 6
+_SAMPLE, _DEVIATIONS = 256, 20
 
 
 class Copies:
