@@ -781,6 +781,8 @@ def coarse_distance(copies, p, near, j):
 def settle(copies, start, p, near, nearest, lower, upper, labels):
     """Find the nearest centroid of row start + p from coarse copies, where these can be trusted.
 
+    How far apart the copies are is known to the last digit; row and centroid are within `misses` of theirs.
+
     Returns
     -------
     settled : bool
