@@ -27,7 +27,7 @@ def loaded_after(code, modules):
 
 
 def test_help_does_not_load_the_heavy_libraries():
-    heavy = ["sklearn", "scipy", "pandas", "pyarrow", "matplotlib"]
+    heavy = ["numba", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib"]
     assert loaded_after("import fedkmeans.cli", heavy) == "[]"
 
 

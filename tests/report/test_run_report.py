@@ -70,3 +70,9 @@ def test_centroids_are_shown_as_they_can_be_read(n_columns, shown):
     assert (
         shown in page(model_of(FederatedKMeans(2, random_state=0), rows), "A", {}).partition("Centroids")[2]
     )
+
+
+def test_wide_tables_scroll_by_themselves_not_with_the_page():
+    rows = np.random.default_rng(0).random((60, 40))
+    text = page(model_of(FederatedKMeans(2, random_state=0), rows), "A", {})
+    assert text.count("<table>") == text.count('<div class="scroll" tabindex="0"><table>') == 3

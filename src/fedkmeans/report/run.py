@@ -168,4 +168,5 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>'
