@@ -4,6 +4,7 @@ import json
 import struct
 import typing
 import zlib
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -16,8 +17,9 @@ from fedkmeans.conversation import Total
 from fedkmeans.errors import FederationError, ParameterError, WireError
 from fedkmeans.last_word import Spoken
 from fedkmeans.records import Box, Bundle, Describe, LocalUpdate, Score, ScoreTotals, SendWord
+from fedkmeans.typing import IntArray
 from fedkmeans.wire import MAX_HEADER, Packed, decode, encode, from_bytes, to_bytes
-from fedkmeans.wire_types import MAX_DEPTH, REGISTRY
+from fedkmeans.wire_types import MAX_DEPTH, REGISTRY, codec_of
 from fedkmeans.words import RunningTotal, Word
 
 # --- strategies --------------------------------------------------------------------------------
@@ -132,6 +134,23 @@ def test_every_query_and_reply_is_known():
         (hint,) = typing.get_type_hints(kind).values()
         for one in typing.get_args(typing.get_args(hint)[0]):
             assert REGISTRY.kinds[one.__name__] is one
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        IntArray,  # it would come back as float64
+        list[str],
+        tuple[int, int],  # it would come back with any length
+        Mapping[int, str],
+        int | list[str],
+        complex,
+        np.ndarray,
+    ],
+)
+def test_a_type_that_would_not_come_back_as_it_was_has_no_codec(hint):
+    with pytest.raises(TypeError, match="no way to send"):
+        codec_of(hint)
 
 
 def test_an_empty_array_keeps_its_columns():

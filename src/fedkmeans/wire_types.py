@@ -356,28 +356,44 @@ def fields_of(kind: type) -> dict[str, Codec]:
     return {name: codec_of(hint) for name, hint in hints.items()}
 
 
+# Types that stand for themselves. An array is recognised by the very alias that records are annotated with:
+# what the alias is made of differs between versions of Python and NumPy, and is nobody's business here.
+_BY_TYPE: dict[Any, Codec] = {
+    FloatArray: _Array(),
+    **{kind: _Plain(kind) for kind in (str, bool, int, float, types.NoneType)},
+}
+# Types made of others, by their origin: each makes a codec from the type's arguments, or None if it cannot.
+_BY_ORIGIN: dict[Any, Callable[..., Codec | None]] = {
+    types.UnionType: lambda *options: _codec_of_union(options),
+    typing.Union: lambda *options: _codec_of_union(options),
+    tuple: lambda each, *more: _Several(codec_of(each), tuple) if more == (...,) else None,
+    frozenset: lambda each: _Several(codec_of(each), frozenset),
+    Mapping: lambda key, each: _Table(codec_of(each)) if key is str else None,
+}
+
+
 def codec_of(hint: Any) -> Codec:
-    """Return the codec for a type; functions among several types are left out, as they cannot travel."""
+    """Return the codec for the type of a field; a codec stands for itself.
+
+    Raises
+    ------
+    TypeError
+        There is none. It is raised when the first record of a kind is written or read, not later.
+    """
     if isinstance(hint, Codec) and not isinstance(hint, type):
         return hint
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        kinds = tuple(one for one in arguments if isinstance(one, type) and is_dataclass(one))
-        others = [one for one in arguments if one not in kinds and not _is_function(one)]
-        options = [codec_of(one) for one in others] + ([Records(kinds)] if kinds else [])
-        return options[0] if len(options) == 1 else _AnyOf(tuple(options))
-    if origin is np.ndarray:
-        return _Array()
-    if origin in (tuple, frozenset):
-        return _Several(codec_of(arguments[0]), origin)
-    if origin is not None and issubclass(origin, Mapping):
-        return _Table(codec_of(arguments[1]))
-    if is_dataclass(hint) and isinstance(hint, type) and REGISTRY.get(hint.__name__) is hint:
+    if isinstance(hint, type) and REGISTRY.kinds.get(hint.__name__) is hint:
         return Records((hint,))
-    if hint in (str, bool, int, float, types.NoneType):
-        return _Plain(hint)
-    raise TypeError(f"there is no way to send a value of type {hint}")
+    make = _BY_ORIGIN.get(typing.get_origin(hint))
+    codec = _BY_TYPE.get(hint) if make is None else make(*typing.get_args(hint))
+    if codec is None:
+        raise TypeError(f"there is no way to send a value of type {hint}")
+    return codec
 
 
-def _is_function(hint: Any) -> bool:
-    return typing.get_origin(hint) is Callable or hint is Callable
+def _codec_of_union(options: tuple[Any, ...]) -> Codec:
+    """Functions are left out, as they cannot travel; records of several kinds share a codec."""
+    kinds = tuple(one for one in options if isinstance(one, type) and is_dataclass(one))
+    others = [one for one in options if one not in kinds and typing.get_origin(one) is not Callable]
+    codecs = [codec_of(one) for one in others] + ([Records(kinds)] if kinds else [])
+    return codecs[0] if len(codecs) == 1 else _AnyOf(tuple(codecs))
