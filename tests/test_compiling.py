@@ -11,7 +11,7 @@ from numba.core import event
 from numba.core.errors import NumbaError
 from numba.extending import overload
 
-from fedkmeans.kernels.compiling import _CollectorKeepsStill
+from fedkmeans.kernels.compiling import _WhileCompiling
 
 collecting = []
 
@@ -40,7 +40,7 @@ def fresh_function():
 def compile_under():
     def run(module):
         collecting.clear()
-        with event.install_listener("numba:compile", _CollectorKeepsStill(module)):
+        with event.install_listener("numba:compile", _WhileCompiling(module)):
             assert fresh_function()() == 2
         return set(collecting)
 
@@ -73,7 +73,7 @@ def test_goes_on_after_an_error():
     def wrong():
         return no_such_name  # noqa: F821
 
-    with event.install_listener("numba:compile", _CollectorKeepsStill(__name__)), pytest.raises(NumbaError):
+    with event.install_listener("numba:compile", _WhileCompiling(__name__)), pytest.raises(NumbaError):
         wrong()
     assert gc.isenabled()
 

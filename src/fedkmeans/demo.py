@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from fedkmeans.data import atomic_path, load_synthetic, partition
 from fedkmeans.data.messages import one_line
 from fedkmeans.errors import DataError
 from fedkmeans.federations.in_process import InProcess
+from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.paper_values import PAPER
 from fedkmeans.seeding import derive_seed, generator
@@ -163,6 +163,7 @@ def _compare(out: Path, seed: int, n_jobs: int, report: Callable[[str], None], m
         f"{len(data.X):,} rows in {N_CLUSTERS} clusters, dealt out to {N_CLIENTS} clients in "
         f"{len(DISTRIBUTIONS)} ways; {len(jobs)} comparisons to run"
     )
+    _compile(data.X, data.y)
     work = (delayed(_run)(i, job, seed, data.X, data.y) for i, job in enumerate(jobs))
     outcomes: dict[int, _Outcome] = {}
     for i, outcome in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(work):
@@ -171,6 +172,13 @@ def _compare(out: Path, seed: int, n_jobs: int, report: Callable[[str], None], m
     done = [(job, outcomes[i]) for i, job in enumerate(jobs)]
     clients = {title: deal(name, data.X, data.y, seed, 0) for name, title in DISTRIBUTIONS.items()}
     return _saved(out, data.X, data.y, clients, done)
+
+
+def _compile(X: DataArray, y: IntArray) -> None:
+    """Compile what the runs need before they begin: each process would do so again, in its first run."""
+    clients = deal("iid", X, y, 0, 0)
+    for algorithm in ("last-word", "dwf", "fkm"):
+        _fit(make(algorithm, n_clusters=N_CLUSTERS, random_state=0, max_rounds=2), X, clients)
 
 
 @contextmanager
@@ -258,12 +266,12 @@ def _run(i: int, job: _Job, seed: int, X: DataArray, y: IntArray) -> tuple[int, 
 def _fit(model: Any, X: DataArray, clients: IntArray | None) -> tuple[list[State], float]:
     """Fit, pooled where there are no clients; return the state after each round, and the seconds."""
     states: list[State] = []
-    started = time.perf_counter()
+    stopwatch = Stopwatch()
     if clients is None:
         model.fit(X)
     else:
         model.fit_federation(InProcess.from_arrays(X, clients), lambda state, info: states.append(state))
-    return states, time.perf_counter() - started
+    return states, stopwatch.seconds()
 
 
 def _summary(job: _Job, row: DemoRow) -> str:

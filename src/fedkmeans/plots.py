@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkmeans.atomic import atomic_path
+from fedkmeans.cache_folder import prepare_matplotlib
 from fedkmeans.errors import DataError
 from fedkmeans.typing import DataArray, FloatArray, IntArray
 
@@ -292,6 +293,7 @@ def _draw_scene(ax: Axes, scene: Scene) -> None:
 
 def new_figure(size: tuple[float, float]) -> Figure:
     """Make a figure of that width and height in inches, without a window."""
+    prepare_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

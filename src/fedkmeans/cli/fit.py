@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.initialization import INITIALIZERS
 from fedkmeans.kernels import AUTO
+from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.lloyd import assign
 from fedkmeans.memory import MemorySetting
 from fedkmeans.model import Model, is_model
@@ -38,6 +38,9 @@ from fedkmeans.seeding import as_seed
 from fedkmeans.shards import common_table
 from fedkmeans.site import Site
 from fedkmeans.typing import DataArray, IntArray
+
+# Loading compiled code takes less than this, compiling it more.
+_WORTH_MENTIONING_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def run_fit(task: Task, quiet: bool) -> None:
     clients = _read(task, seed)
     tuning = _with_start(tuning, task.n_clusters, clients[0])
     estimator = catalogue.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
-    started = time.monotonic()
+    stopwatch = Stopwatch()
     fit = _fit_pooled if catalogue.find_algorithm(task.algorithm).pooled else _fit_federated
     try:
         fit(estimator, clients, catalogue.find_algorithm(task.algorithm).title, quiet)
@@ -97,7 +100,7 @@ def run_fit(task: Task, quiet: bool) -> None:
         np.bincount(assign(client.X, model.centroids), minlength=len(model.centroids)) for client in clients
     )
     if not quiet:
-        _tell(task, model, np.asarray(sizes), time.monotonic() - started)
+        _tell(task, model, np.asarray(sizes), stopwatch)
     _note_on_empty(task, np.asarray(sizes))
 
 
@@ -255,7 +258,7 @@ def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:
     return model
 
 
-def _tell(task: Task, model: Model, sizes: IntArray, seconds: float) -> None:
+def _tell(task: Task, model: Model, sizes: IntArray, stopwatch: Stopwatch) -> None:
     algorithm = catalogue.find_algorithm(task.algorithm)
     result, data = model.card["result"], model.card["data"]
     sent = exchanged(model.card["history"])
@@ -269,11 +272,19 @@ def _tell(task: Task, model: Model, sizes: IntArray, seconds: float) -> None:
         *([("sent in rounds", sent)] if sent else []),
         ("cluster sizes", ", ".join(f"{size:,}" for size in sizes)),
         ("seed", model.card["seed"]),
-        ("time", duration(seconds)),
+        ("time", _time(stopwatch)),
     ]
     console.show_facts(f"{algorithm.title}, {count(len(model.centroids), 'cluster')}", rows)
     place = shlex.quote(str(task.out))
     console.say(f"The model is in {str(task.out)!r}. To look at it: fedkmeans inspect {place}")
+
+
+def _time(stopwatch: Stopwatch) -> str:
+    """Tell the time; the part that is spent only once on a machine by itself, if it is worth mentioning."""
+    seconds, preparation = stopwatch.seconds(), stopwatch.preparation()
+    if preparation < _WORTH_MENTIONING_S:
+        return duration(seconds + preparation)
+    return f"{duration(seconds)}, and {duration(preparation)} to load and compile"
 
 
 def _note_on_empty(task: Task, sizes: IntArray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import warnings
@@ -64,7 +65,7 @@ class Group(SubGroup):
         """Run a command, turning what a person can mend into one line on standard error."""
         if ctx.params.get("debug"):
             return super().invoke(ctx)
-        with _warnings_as_notes():
+        with _warnings_as_notes(), _compiling_as_note():
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as stop:
@@ -120,3 +121,24 @@ def _warnings_as_notes() -> Iterator[None]:
             warnings.simplefilter("ignore", category)
         warnings.showwarning = show
         yield
+
+
+class _Notes(logging.Handler):
+    """Writes what is logged as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        console.note(record.getMessage())
+
+
+@contextmanager
+def _compiling_as_note() -> Iterator[None]:
+    """Say why nothing seems to happen while code is compiled."""
+    log, handler = logging.getLogger("fedkmeans.kernels"), _Notes()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

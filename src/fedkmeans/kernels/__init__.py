@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from fedkmeans.kernels.preparation import preparing
 from fedkmeans.kernels.protocol import Clustered, Kernel, Outcome, Rows
 from fedkmeans.parameters import check_choice
 from fedkmeans.sparse_rows import Table
@@ -41,7 +42,8 @@ _SHORT_ROUND = 5e-3
 def find_kernel(name: str) -> Kernel:
     """Return the kernel of that name."""
     check_choice("kernel", name, KERNELS)
-    kernel: Kernel = import_module(KERNELS[name]).KERNEL
+    with preparing():
+        kernel: Kernel = import_module(KERNELS[name]).KERNEL
     return kernel
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.kernels import compiled
+from fedkmeans.kernels.preparation import announce_compiling, preparing
 
 # What the other process compiles; it says so when each is in the cache.
 SCAN, STEPS = "scan", "steps"
@@ -55,6 +56,7 @@ def begin(dtype: Any, max_local: int) -> None:
     stamp = _stamp(name, max_local > 1)
     if name in _children or stamp is None or stamp.exists():
         return
+    announce_compiling()
     process = subprocess.Popen(
         [sys.executable, "-m", f"{__name__}_child", name, str(min(max_local, 2)), str(stamp)],
         stdin=subprocess.DEVNULL,
@@ -69,8 +71,10 @@ def begin(dtype: Any, max_local: int) -> None:
 def wait(dtype: Any, for_what: str) -> None:
     """Wait until something that is being compiled is there; returns at once if nothing is."""
     child = _children.get(np.dtype(dtype).name) if _children else None
-    if child is not None and not child.wait(for_what):
-        _finish(np.dtype(dtype).name)
+    if child is not None:
+        with preparing():
+            if not child.wait(for_what):
+                _finish(np.dtype(dtype).name)
 
 
 def _finish(name: str) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from fedkmeans.kernels.compiling import keep_collector_still, kept
+from fedkmeans.kernels.compiling import kept, watch_compiling
 
 # What Python calls is compiled once for each kind of data and kept on disk; what only these functions
 # call is compiled into them, without what Python would need to call it. Long functions with a single
@@ -33,7 +33,7 @@ from fedkmeans.kernels.compiling import keep_collector_still, kept
 entry = partial(kept, nogil=True, error_model="numpy")
 inner = partial(njit, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 part_of_caller = partial(inner, inline="always")
-keep_collector_still(__name__)
+watch_compiling(__name__)
 
 # Sums may be added in any order here, but NaN is still NaN.
 _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}

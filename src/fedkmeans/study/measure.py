@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import time
 import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from fedkmeans.catalogue import make
 from fedkmeans.errors import FedKMeansError, StudyError
 from fedkmeans.federations.in_process import InProcess
+from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.seeding import derive_seed
 from fedkmeans.site import SitePolicy
@@ -111,9 +111,9 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
     clients, watch = None, Curves()
     if not algorithm.is_pooled:
         clients = clients_of(plan, data, rows, distribution_of(data, task), task.run, cache)
-    started = time.perf_counter()
+    stopwatch = Stopwatch()
     _fit(model, rows, clients, plan.min_cluster_size, watch)
-    seconds = time.perf_counter() - started
+    seconds = stopwatch.seconds()
     curve = watch.best(model)
     facts: dict[str, Any] = {
         "data": task.data,
