@@ -63,16 +63,22 @@ def signal_family(pid, number):
 class Command:
     """A ``fedkmeans`` command in a process of its own."""
 
-    def __init__(self, *arguments, log):
+    def __init__(self, *arguments, log, user=None):
         self.log = Path(log)
+        command = [sys.executable, "-m", "fedkmeans", *map(str, arguments)]
+        place = {}
+        if user is not None:  # another one: see `tests.service_user`
+            command = user.command(*command[1:])
+            place = {"cwd": user.home, "env": user.environment}
         self.start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fedkmeans", *map(str, arguments)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
+                **place,
             )
 
     @property

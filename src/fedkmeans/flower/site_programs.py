@@ -52,7 +52,9 @@ def check_programs(home: Path) -> None:
     """Refuse to begin where our app cannot be started."""
     path = folder_of(home) / APP
     try:
-        subprocess.run([path, "--help"], capture_output=True, check=True, timeout=120)
+        # With Flower's folder named: it would look for one in the home, and a service may have none.
+        surroundings = {**os.environ, "FLWR_HOME": str(home)}
+        subprocess.run([path, "--help"], env=surroundings, capture_output=True, check=True, timeout=120)
     except PermissionError:
         raise FederationError(
             f"{str(path)!r} cannot be started. Is the disk mounted without the right to execute (noexec)? "

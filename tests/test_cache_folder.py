@@ -1,0 +1,102 @@
+"""Where things are kept that can be made again."""
+
+import os
+import stat
+import warnings
+from pathlib import Path
+
+import pytest
+
+from fedkmeans import cache_folder
+from fedkmeans.cache_folder import prepare_matplotlib, writable_cache
+
+
+@pytest.fixture(autouse=True)
+def nothing_found_yet(monkeypatch, tmp_path):
+    """No folder is known, no variable is set, and temporary files go elsewhere."""
+    writable_cache.cache_clear()
+    for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(cache_folder.tempfile, "gettempdir", lambda: str(tmp_path))
+    yield
+    writable_cache.cache_clear()
+
+
+@pytest.fixture
+def file(tmp_path):
+    """No folder can be made below a file, whoever tries."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file"
+
+
+def private(tmp_path):
+    return tmp_path / f"fedkmeans-cache-{os.geteuid()}"
+
+
+def test_the_standard_variable_comes_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "given"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert writable_cache("numba") == tmp_path / "given/fedkmeans/numba"
+    assert writable_cache("numba").is_dir()
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("given", ["", "relative", None])
+def test_then_comes_the_home(monkeypatch, tmp_path, file, given):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file) if given is None else given)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert writable_cache("numba") == tmp_path / "home/.cache/fedkmeans/numba"
+
+
+def test_without_a_home_there_is_a_private_folder(monkeypatch, tmp_path):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    with pytest.warns(UserWarning, match="Set XDG_CACHE_HOME") as told:
+        assert writable_cache("numba") == private(tmp_path) / "numba"
+    assert len(told) == 1
+    assert stat.S_IMODE(private(tmp_path).stat().st_mode) == 0o700
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once, also when another process looks
+        assert writable_cache("matplotlib") == private(tmp_path) / "matplotlib"
+        writable_cache.cache_clear()
+        assert writable_cache("numba") == private(tmp_path) / "numba"
+
+
+def open_to_others(folder):
+    folder.mkdir()
+    folder.chmod(0o770)
+
+
+def leads_elsewhere(folder):
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("make", [open_to_others, leads_elsewhere, Path.touch])
+def test_a_folder_that_others_could_have_filled_is_not_used(monkeypatch, tmp_path, file, make):
+    monkeypatch.setenv("HOME", str(file))
+    make(private(tmp_path))
+    assert writable_cache("numba") is None
+
+
+def test_where_nothing_can_be_written_there_is_none(monkeypatch, file):
+    monkeypatch.setenv("HOME", str(file))
+    monkeypatch.setattr(cache_folder.tempfile, "gettempdir", lambda: str(file))
+    assert writable_cache("numba") is None
+
+
+def test_matplotlib_is_given_a_folder_only_where_it_has_none(monkeypatch, tmp_path, file):
+    monkeypatch.setattr(cache_folder.sys, "modules", {})
+    monkeypatch.setenv("HOME", str(tmp_path))
+    prepare_matplotlib()
+    assert "MPLCONFIGDIR" not in os.environ
+    monkeypatch.setenv("HOME", str(file / "below"))
+    monkeypatch.setenv("MPLCONFIGDIR", "chosen")
+    prepare_matplotlib()
+    assert os.environ["MPLCONFIGDIR"] == "chosen"
+    monkeypatch.delenv("MPLCONFIGDIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "given"))
+    prepare_matplotlib()
+    assert os.environ["MPLCONFIGDIR"] == str(tmp_path / "given/fedkmeans/matplotlib")
