@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP = $(VENV)/.installed-$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-faults test-paper lint format bench study-memory study-paper docs clean
+.PHONY: help demo install test test-pythons test-lowest test-faults test-paper lint format bench study-memory study-paper docs clean
 
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,6 +27,12 @@ install: $(VENV)/.installed-dev  ## Install everything a developer needs into .v
 
 test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the paper's long runs and most faults.
 	$(BIN)/python -m pytest -m "not paper and (short or not faults)"
+
+test-pythons: $(VENV)/.installed-test  ## Run them with every supported Python that this machine has; FAST=--fast for a selection.
+	$(BIN)/python tests/matrix.py pythons $(FAST)
+
+test-lowest: $(VENV)/.installed-test  ## Run them with the lowest versions of all that is needed; FAST=--fast for a selection.
+	$(BIN)/python tests/matrix.py lowest $(FAST)
 
 test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with real processes (20 minutes).
 	$(BIN)/python -m pytest -m faults
@@ -63,4 +69,4 @@ docs: $(VENV)/.installed-dev  ## Build the documentation into site/.
 	$(BIN)/mkdocs build --strict
 
 clean:  ## Remove the environment and everything built.
-	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis fedkmeans-demo
+	rm -rf $(VENV) .venvs site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis fedkmeans-demo

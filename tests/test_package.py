@@ -1,10 +1,14 @@
 """The package as a whole: what it exports, and what importing it costs."""
 
+import os
 import subprocess
 import sys
+from importlib.metadata import requires, version
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import fedkmeans
 from fedkmeans import Site
@@ -47,3 +51,16 @@ def test_a_site_answers_a_message_without_the_heavy_libraries(tmp_path):
         "SendWord(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
     )
     assert loaded_after(code, ["scipy", "numba", "narwhals", "sklearn", "pandas", "pyarrow"]) == "[]"
+
+
+@pytest.mark.skipif(not os.environ.get("FEDKMEANS_LOWEST"), reason="for environments of make test-lowest")
+def test_the_lowest_versions_that_are_allowed_are_those_that_are_tried():
+    needed = [Requirement(text) for text in requires("fedkmeans")]
+    floors = {
+        need.name: next(clause.version for clause in need.specifier if clause.operator == ">=")
+        for need in needed
+        if need.marker is None or need.marker.evaluate({"extra": "flower"})
+    }
+    assert {name: Version(version(name)) for name in floors} == {
+        name: Version(floor) for name, floor in floors.items()
+    }

@@ -137,7 +137,7 @@ def numbers(page, tab):
     """What the figures of a tab are drawn from: the y values of all their lines and points."""
     return (
         panel(page, tab)
-        .locator(".plot")
+        .locator("div.plot")
         .evaluate_all("boxes => boxes.map(box => box.data.map(line => line.y))")
     )
 
@@ -216,7 +216,7 @@ def test_tables_mark_and_sort(go):
 
 def test_participation(go):
     page = go("participation")
-    boxes = panel(page, "participation").locator(".plot")
+    boxes = panel(page, "participation").locator("div.plot")
     assert boxes.count() == 2
     points = boxes.first.locator(".points path")
     assert points.count() == 4  # two algorithms, two numbers of clients
@@ -238,7 +238,7 @@ def test_participation(go):
 
 def test_convergence(go):
     page = go("convergence")
-    score, movement = panel(page, "convergence").locator(".plot").all()
+    score, movement = panel(page, "convergence").locator("div.plot").all()
     assert score.locator("path.js-line").count() == 3 + 3 + 1  # runs, and the level of pooled k-means
     assert score.locator(".points path").count() == 3 * 5 + 3
     assert movement.locator(".points path").count() == 3  # of the others, zeros and NaN cannot be drawn
@@ -252,7 +252,7 @@ def test_convergence(go):
 
 def test_runs(go):
     page = go("runs")
-    points = panel(page, "runs").locator(".plot .points path")
+    points = panel(page, "runs").locator("div.plot .points path")
     assert points.count() == 9
     text = hover(page, points, 4)
     assert "run 1" in text
@@ -283,7 +283,7 @@ def test_other_centroids(visit, tmp_path, columns):
     write_report(*make_study(tmp_path, columns=columns, runs=1), tmp_path / "report.html")
     page = visit(tmp_path / "report.html", "centroids")
     if columns == 2:
-        points = panel(page, "centroids").locator(".plot .points path")
+        points = panel(page, "centroids").locator("div.plot .points path")
         assert points.count() == 3 * K
         assert re.search(r"k-meanscentroid 1\(0\.\d{4}, 0\.\d{4}\)", hover(page, points))
     elif columns == 5:
@@ -312,7 +312,7 @@ def test_pooled_runs_alone(visit, tmp_path):
     for name in TABS:
         page.click(f"#tab-{name}")
         panel(page, name).wait_for()
-    assert panel(page, "runs").locator(".plot .points path").count() == 2
+    assert panel(page, "runs").locator("div.plot .points path").count() == 2
 
 
 def test_about_counts_the_reasons(go):
@@ -332,7 +332,7 @@ def test_phone(visit, report):
         page.wait_for_timeout(100)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.evaluate("location.hash = 'participation'")
-    boxes = [box.bounding_box() for box in panel(page, "participation").locator(".plot").all()]
+    boxes = [box.bounding_box() for box in panel(page, "participation").locator("div.plot").all()]
     assert boxes[1]["y"] >= boxes[0]["y"] + boxes[0]["height"]
 
 
@@ -381,5 +381,5 @@ def test_texts_of_a_plan_are_shown_as_they_are(visit, tmp_path):
         assert page.locator("main img, main script").count() == 0
         assert panel(page, name).get_by_text(EVIL).count() > 0
     page.click("#tab-runs")
-    assert EVIL in hover(page, panel(page, "runs").locator(".plot .points path"))
+    assert EVIL in hover(page, panel(page, "runs").locator("div.plot .points path"))
     assert panel(page, "runs").locator(".xtick text").first.text_content() == EVIL
