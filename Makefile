@@ -1,6 +1,8 @@
 # Two commands for a fresh machine with Python >= 3.11:  make demo   and   make test
 PYTHON ?= python3
 VENV := .venv
+# Processes for tests. More than one a core is of no use: some tests start processes and threads of their own.
+WORKERS ?= 2
 BIN := $(VENV)/bin
 # One stamp for each set of extras, renewed when the dependencies change.
 STAMP = $(VENV)/.installed-$(1)
@@ -26,7 +28,7 @@ demo: $(VENV)/.installed-base  ## Install into .venv and compare the algorithms 
 install: $(VENV)/.installed-dev  ## Install everything a developer needs into .venv.
 
 test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the paper's long runs and most faults.
-	$(BIN)/python -m pytest -m "not paper and (short or not faults)"
+	$(BIN)/python -m pytest -m "not paper and (short or not faults)" -n $(WORKERS) --dist loadfile
 
 test-pythons: $(VENV)/.installed-test  ## Run them with every supported Python that this machine has; FAST=--fast for a selection.
 	$(BIN)/python tests/matrix.py pythons $(FAST)

@@ -8,6 +8,8 @@ import pytest
 
 from fedkmeans.kernels import ahead
 
+pytestmark = pytest.mark.slow
+
 COLD_FIT = """
 import numpy as np
 from numba.core import event

@@ -112,3 +112,57 @@ def test_code_that_an_earlier_version_left_is_no_obstacle(tmp_path, imports, dec
         answers.append(run.stdout.strip())
         assert bool(run.stdout) or "AttributeError" in run.stderr
     assert answers == said
+
+
+TRIVIAL = """
+from fedkmeans.kernels.compiling import kept, watch_compiling
+from fedkmeans.kernels.preparation import Stopwatch
+watch_compiling(__name__)
+@kept()
+def twice(x):
+    return 2 * x
+def main():
+    stopwatch = Stopwatch()
+    print(twice(1.5), stopwatch.preparation() > stopwatch.seconds(), sum(twice.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Call a function that is kept, in a new process; returns what it printed, and warnings."""
+    (tmp_path / "module.py").write_text(TRIVIAL)
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(code="import module; module.main()"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        )
+        return done.stdout.split(), done.stderr
+
+    return run
+
+
+def test_compiling_and_reading_what_is_kept_are_no_part_of_a_run(call):
+    assert call()[0] == ["3.0", "True", "0"]
+    assert call()[0] == ["3.0", "True", "1"]
+
+
+@pytest.mark.parametrize("kind", ["*.nbi", "*.nbc"])
+@pytest.mark.parametrize("left", [b"", b"no pickle at all", None])
+def test_damaged_files_are_no_obstacle(call, tmp_path, kind, left):
+    call()
+    (path,) = (tmp_path / "cache").rglob(kind)
+    path.write_bytes(path.read_bytes()[:-20] if left is None else left)
+    assert call()[0] == ["3.0", "True", "0"]
+    assert call()[0] == ["3.0", "True", "1"]  # made anew
+
+
+def test_a_full_disk_is_told_and_no_obstacle(call):
+    found, said = call(
+        "import errno, os; from numba.core.caching import IndexDataCacheFile\n"
+        "def full(*_): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "IndexDataCacheFile.save = full\n"
+        "import module; module.main()"
+    )
+    assert found == ["3.0", "True", "0"]
+    assert said.count("cannot be written (No space left on device)") == 1

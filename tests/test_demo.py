@@ -11,6 +11,8 @@ from fedkmeans import demo
 from fedkmeans.errors import DataError
 from fedkmeans.paper_values import PAPER
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3
 FILES = ["clients.png", "data.png", "demo.csv", "movement.png", "paths.png"]
 

@@ -139,7 +139,7 @@ def test_units_may_write_where_their_commands_do(name):
     written = [word for word in shlex.split(service["ExecStart"]) if word.startswith("/var/")]
     assert len(written) == 1
     assert written[0].startswith(state)
-    assert f"/var/cache/{service['CacheDirectory']}/" in service["Environment"]
+    assert service["Environment"] == f"XDG_CACHE_HOME=/var/cache/{service['CacheDirectory']}"
 
 
 @pytest.mark.parametrize("name", UNITS)

@@ -8,6 +8,8 @@ import pytest
 
 import fedkmeans
 
+pytestmark = pytest.mark.slow
+
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(fedkmeans.__path__, "fedkmeans.")

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

@@ -21,6 +21,8 @@ from fedkmeans.errors import ParameterError
 from fedkmeans.kernels import Rows, choose_kernel, find_kernel
 from fedkmeans.weighting import WEIGHTINGS
 
+pytestmark = pytest.mark.slow
+
 FAST, PLAIN = find_kernel("numba"), find_kernel("numpy")
 
 

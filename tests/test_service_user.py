@@ -6,6 +6,8 @@ import pytest
 
 from tests.service_user import service_user
 
+pytestmark = pytest.mark.slow
+
 KEPT = "no cache folder that can be written"
 COMPILING = "Compiling for this kind of data, once on this machine"
 

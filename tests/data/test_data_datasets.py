@@ -112,6 +112,7 @@ def test_mnist_files_that_disagree(home, write, no_openml):
         (gzip.compress(idx(np.zeros(12))), "no IDX file of bytes in 3 dimensions"),
         (gzip.compress(idx(np.zeros((3, 2, 2)))[:9]), "no IDX file of bytes in 3 dimensions"),
     ],
+    ids=["cut off", "no gzip", "a byte less", "a byte more", "one dimension", "half a header"],
 )
 def test_damaged_mnist_is_refused_by_file(home, write, no_openml, content, message):
     small_mnist(write)

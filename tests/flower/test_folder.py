@@ -288,6 +288,7 @@ def test_public_keys_are_read_as_ssh_keygen_writes_them():
         openssh(ec.generate_private_key(ec.SECP256R1())),
         openssh(rsa.generate_private_key(65537, 2048)),
     ],
+    ids=["nothing", "no text", "cut off", "private", "private, of ssh", "another curve", "rsa"],
 )
 def test_other_keys_are_refused(data):
     with pytest.raises(ParameterError, match=r"^x\.pub (holds|is) no .*key"):

@@ -25,6 +25,8 @@ from fedkmeans.flower.folder import CONNECTION
 from fedkmeans.model import Model
 from tests.flower.processes import HERE, blobs, check_model, federation, signal_family, wait_for
 
+pytestmark = pytest.mark.slow
+
 WAITING = Patience(timeout=60, wait=90)
 FOREIGN_APP = Path(__file__).parent / "foreign_app"
 

@@ -12,7 +12,7 @@ from fedkmeans.clustering import inertia_of, lloyd
 from fedkmeans.conversation import hold
 from fedkmeans.initialization import INITIALIZERS
 
-pytestmark = pytest.mark.usefixtures("real_data")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_data")]
 
 N_CLUSTERS = {"mnist-10k": 20, "femnist": 64}
 

@@ -14,6 +14,8 @@ from fedkmeans import FederatedKMeans, InProcess, KFed, SitePolicy
 from fedkmeans.data import load_dataset, load_synthetic, partition
 from fedkmeans.metrics import score_per_sample
 
+pytestmark = pytest.mark.slow
+
 # Mean and standard deviation of the score in the paper's first table.
 PAPER = {
     ("mnist-10k", "iid", "dynamic"): (34.6930, 0.1113),

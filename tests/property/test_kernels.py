@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from fedkmeans import lloyd
 from fedkmeans.kernels import Rows, find_kernel
 
+pytestmark = pytest.mark.slow
+
 FAST, PLAIN = find_kernel("numba"), find_kernel("numpy")
 DTYPES = [np.float64, np.float32, np.uint8, np.int64, np.bool_]
 KINDS = ["normal", "blobs", "grid", "binary", "line", "mirrored", "duplicates", "constant", "one far"]

@@ -21,6 +21,8 @@ from fedkmeans.rounds import LocalWork
 from fedkmeans.state import State
 from fedkmeans.words import RunningTotal, Word, two_sum
 
+pytestmark = pytest.mark.slow
+
 ONE_STEP = LocalWork(max_local=1)
 
 

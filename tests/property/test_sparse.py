@@ -17,6 +17,8 @@ from fedkmeans.records import DrawPoint, FindBox
 from fedkmeans.site import SitePolicy
 from fedkmeans.sparse_rows import SparseRows
 
+pytestmark = pytest.mark.slow
+
 KERNELS = ["numpy", "numba"]
 DTYPES = [np.float64, np.float32, np.int64, np.uint8, np.bool_]
 KINDS = ["normal", "counts", "binary", "far", "tiny", "duplicates"]

@@ -12,6 +12,8 @@ from fedkmeans.cli.study import _check_workers, _cluster
 from fedkmeans.errors import StudyError
 from fedkmeans.study import Store, load_plan, run_study, tasks_of
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
 

@@ -13,7 +13,10 @@ import pytest
 
 from fedkmeans.study import Store, key_of, load_plan, run_study, tasks_of
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
+]
 
 # Runs of a tenth of a second, so that a kill is nearly always in the middle of one.
 PLAN = """

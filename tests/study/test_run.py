@@ -17,6 +17,8 @@ from fedkmeans.study import Record, Store, Task, key_of, load_plan, run_study, t
 from fedkmeans.study.clock import Clock
 from fedkmeans.study.frame import results
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = (sys.executable, "-m", "fedkmeans", "study", "run")
 PLAN = """
 seed = 2
