@@ -13,6 +13,8 @@ from numba.extending import overload
 
 from fedkmeans.kernels.compiling import _WhileCompiling
 
+pytestmark = pytest.mark.slow
+
 collecting = []
 
 

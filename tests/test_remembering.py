@@ -22,6 +22,8 @@ from fedkmeans.state import State
 from fedkmeans.words import Word
 from tests.lossy import Lossy
 
+pytestmark = pytest.mark.slow
+
 LAST_WORD = ["server", "client"]
 ALL = [*LAST_WORD, 0.9]
 

@@ -7,6 +7,8 @@ from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.kernels import compiled
 from fedkmeans.shards import common_table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def table():

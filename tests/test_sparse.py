@@ -19,6 +19,8 @@ from fedkmeans.metrics import score_per_sample
 from fedkmeans.model import Model
 from fedkmeans.sparse_rows import SparseRows, as_table
 
+pytestmark = pytest.mark.slow
+
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr"]
 
 

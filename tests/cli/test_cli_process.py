@@ -50,6 +50,7 @@ def test_help_is_laid_out_for_80_columns(run, command, monkeypatch):
     assert "<" not in text  # no types of Python
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [
@@ -151,6 +152,7 @@ def test_a_closed_pipe_is_no_crash(here):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise on Windows")
 @pytest.mark.parametrize(
     ("out", "signals"),
@@ -235,6 +237,7 @@ def test_demo_shows_table_and_pictures(run, here, monkeypatch):
     assert "--n-jobs must be" in run("demo --n-jobs 0").err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo terminal")
 @pytest.mark.parametrize(
     ("endless", "told"),

@@ -9,6 +9,8 @@ import pytest
 from fedkmeans.data import read_table, write_labels
 from fedkmeans.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 CSV = 'a,note\n1.0,"x, y"\n?,é\n03,z\n'
 
 

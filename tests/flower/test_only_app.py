@@ -11,6 +11,8 @@ from fedkmeans.errors import FederationError
 from fedkmeans.flower import only_app, services, site_programs
 from fedkmeans.flower.client_app import app
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_is_flowers_program_with_our_app(monkeypatch):
     found = []

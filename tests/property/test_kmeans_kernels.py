@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from fedkmeans.baselines.kfed import _order_of_rows
 from fedkmeans.kernels import Rows, compiled, find_kernel, gram_kmeans
 
+pytestmark = pytest.mark.slow
+
 
 def table(kind, n, m, rng):
     X = rng.normal(size=(n, m))

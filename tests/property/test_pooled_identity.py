@@ -17,6 +17,8 @@ from fedkmeans.conversation import add_up
 from fedkmeans.federations.in_process import InProcess
 from fedkmeans.records import LocalUpdate
 
+pytestmark = pytest.mark.slow
+
 
 def pooled_lloyd(X, centroids, n_steps):
     """Lloyd's method as a textbook has it; an empty cluster stays where it is."""

@@ -19,6 +19,8 @@ from fedkmeans.site import SitePolicy
 from fedkmeans.study import Store, Task, load_plan, measure, run_study, tasks_of
 from fedkmeans.study.measure import N_CURVES
 
+pytestmark = pytest.mark.slow
+
 PLAN = """
 seed = 11
 runs = 2
