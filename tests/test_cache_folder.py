@@ -81,6 +81,12 @@ def test_a_folder_that_others_could_have_filled_is_not_used(monkeypatch, tmp_pat
     assert writable_cache("numba") is None
 
 
+def test_a_folder_that_others_could_replace_is_not_used(monkeypatch, tmp_path, file):
+    monkeypatch.setenv("HOME", str(file))
+    tmp_path.chmod(0o777)  # and not sticky, as folders for temporary files are
+    assert writable_cache("numba") is None
+
+
 def test_where_nothing_can_be_written_there_is_none(monkeypatch, file):
     monkeypatch.setenv("HOME", str(file))
     monkeypatch.setattr(cache_folder.tempfile, "gettempdir", lambda: str(file))

@@ -86,19 +86,27 @@ def _private_temporary() -> Path | None:
     try:
         folder = Path(tempfile.gettempdir()) / f"fedkmeans-cache-{os.geteuid()}"
         folder.mkdir(mode=0o700)
+        is_new = True
     except FileExistsError:
-        return folder if _is_private(folder) else None
+        is_new = False
     except OSError:
         return None
-    warnings.warn(
-        f"This user has no cache folder that can be written; {str(folder)!r} is used, and lost with other "
-        "temporary files. Set XDG_CACHE_HOME to a folder that stays.",
-        stacklevel=2,
-    )
+    if not _is_private(folder):
+        return None
+    if is_new:
+        warnings.warn(
+            f"This user has no cache folder that can be written; {str(folder)!r} is used, and lost with "
+            "other temporary files. Set XDG_CACHE_HOME to a folder that stays.",
+            stacklevel=2,
+        )
     return folder
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a real folder that belongs to this user, and that nobody else can write to."""
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    """Whether it is a real folder of this user that nobody else can write to, or put another in its place."""
+    try:
+        found, around = folder.lstat(), folder.parent.stat()
+    except OSError:
+        return False
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return is_own and (bool(around.st_mode & stat.S_ISVTX) or not around.st_mode & 0o022)

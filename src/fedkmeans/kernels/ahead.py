@@ -56,7 +56,7 @@ def begin(dtype: Any, max_local: int) -> None:
     stamp = _stamp(name, max_local > 1)
     if name in _children or stamp is None or stamp.exists():
         return
-    announce_compiling()
+    announce_compiling(True)
     process = subprocess.Popen(
         [sys.executable, "-m", f"{__name__}_child", name, str(min(max_local, 2)), str(stamp)],
         stdin=subprocess.DEVNULL,

@@ -72,8 +72,8 @@ class Stopwatch:
         return time.perf_counter() - self._started - self.preparation()
 
 
-@cache
-def announce_compiling(is_kept: bool = True) -> None:
-    """Say once in a process that something is being compiled."""
+@cache  # called with the same arguments again, it does nothing
+def announce_compiling(is_kept: bool, /) -> None:
+    """Say once in a process that something is being compiled, and whether the next one finds it done."""
     often = "once on this machine" if is_kept else "in this process"
     log.info("Compiling for this kind of data, %s; it takes ten seconds or so.", often)
