@@ -57,7 +57,7 @@ def run(name, python, fast, *, resolution="highest", **variables):
     print(f"--- {name}: {python}", flush=True)
     if not inside.exists():
         subprocess.run([uv, "venv", "--quiet", "--python", python, environment], check=True)
-    install = [uv, "pip", "install", "--quiet", "--python", inside, "--resolution", resolution]
+    install = [uv, "pip", "install", "--quiet", "--python", inside, "--upgrade", "--resolution", resolution]
     subprocess.run([*install, "--editable", f"{ROOT}[test]"], check=True)
     # Else environments with the same Python would drive each other's compiled code out.
     variables["NUMBA_CACHE_DIR"] = str(environment / "numba")

@@ -15,7 +15,7 @@ from fedkmeans.cache_folder import prepare_matplotlib, writable_cache
 def nothing_found_yet(monkeypatch, tmp_path):
     """No folder is known, no variable is set, and temporary files go elsewhere."""
     writable_cache.cache_clear()
-    for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR"):
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cache_folder.tempfile, "gettempdir", lambda: str(tmp_path))
     yield
@@ -56,7 +56,8 @@ def test_without_a_home_there_is_a_private_folder(monkeypatch, tmp_path):
     with pytest.warns(UserWarning, match="Set XDG_CACHE_HOME") as told:
         assert writable_cache("numba") == private(tmp_path) / "numba"
     assert len(told) == 1
-    assert stat.S_IMODE(private(tmp_path).stat().st_mode) == 0o700
+    for made in (private(tmp_path), private(tmp_path) / "numba"):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said once, also when another process looks
         assert writable_cache("matplotlib") == private(tmp_path) / "matplotlib"
@@ -85,6 +86,22 @@ def test_a_folder_that_others_could_replace_is_not_used(monkeypatch, tmp_path, f
     monkeypatch.setenv("HOME", str(file))
     tmp_path.chmod(0o777)  # and not sticky, as folders for temporary files are
     assert writable_cache("numba") is None
+
+
+def test_another_users_folder_is_not_used(monkeypatch, tmp_path, file):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "given"))
+    monkeypatch.setenv("HOME", str(file))
+    (tmp_path / "given/fedkmeans/numba").mkdir(parents=True)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert writable_cache("numba") is None
+
+
+def test_a_cache_that_others_can_write_is_passed_over(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "given"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "given/fedkmeans/numba").mkdir(parents=True)
+    (tmp_path / "given/fedkmeans/numba").chmod(0o777)
+    assert writable_cache("numba") == tmp_path / "home/.cache/fedkmeans/numba"
 
 
 def test_where_nothing_can_be_written_there_is_none(monkeypatch, file):

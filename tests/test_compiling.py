@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from numba import njit
@@ -11,9 +12,7 @@ from numba.core import event
 from numba.core.errors import NumbaError
 from numba.extending import overload
 
-from fedkmeans.kernels.compiling import _WhileCompiling
-
-pytestmark = pytest.mark.slow
+from fedkmeans.kernels.compiling import _WhileCompiling, kept
 
 collecting = []
 
@@ -93,6 +92,7 @@ def main():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("imports", "decorator", "said"),
     [
@@ -149,14 +149,36 @@ def test_compiling_and_reading_what_is_kept_are_no_part_of_a_run(call):
     assert call()[0] == ["3.0", "True", "1"]
 
 
-@pytest.mark.parametrize("kind", ["*.nbi", "*.nbc"])
-@pytest.mark.parametrize("left", [b"", b"no pickle at all", None])
-def test_damaged_files_are_no_obstacle(call, tmp_path, kind, left):
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def of_another_protocol(path):
+    content = bytearray(path.read_bytes())
+    content[1] ^= 0x40
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [("*.nbi", Path.unlink), ("*.nbi", cut_off), ("*.nbi", of_another_protocol), ("*.nbc", cut_off)],
+)
+def test_damaged_files_are_no_obstacle(call, tmp_path, kind, damage):
     call()
     (path,) = (tmp_path / "cache").rglob(kind)
-    path.write_bytes(path.read_bytes()[:-20] if left is None else left)
+    damage(path)
     assert call()[0] == ["3.0", "True", "0"]
     assert call()[0] == ["3.0", "True", "1"]  # made anew
+
+
+def test_an_index_that_cannot_be_read_or_replaced_is_told_and_no_obstacle(call, tmp_path):
+    call()
+    (path,) = (tmp_path / "cache").rglob("*.nbi")
+    path.unlink()
+    path.mkdir()
+    found, said = call()
+    assert found == ["3.0", "True", "0"]
+    assert said.count("Compiled code is not kept") == 1
 
 
 def test_a_full_disk_is_told_and_no_obstacle(call):
@@ -167,4 +189,11 @@ def test_a_full_disk_is_told_and_no_obstacle(call):
         "import module; module.main()"
     )
     assert found == ["3.0", "True", "0"]
-    assert said.count("cannot be written (No space left on device)") == 1
+    assert said.count("cannot be used (No space left on device)") == 1
+
+
+def test_a_program_without_sources_keeps_nothing(recwarn):
+    function = {}
+    exec(compile("def twice(x): return 2 * x", "packed.zip/module.py", "exec"), function)
+    assert kept()(function["twice"])(1.5) == 3.0
+    assert "its source is not a file of its own" in str(recwarn.pop(UserWarning).message)

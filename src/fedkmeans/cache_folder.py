@@ -1,6 +1,6 @@
 """A folder for what can be made again but takes long: compiled code, matplotlib's list of fonts.
 
-A service has often no home, or one that it cannot write. Then a folder among the temporary files takes
+A service often has no home, or one that it cannot write. Then a folder among the temporary files takes
 its place. Compiled code in a cache is run, so nobody else may write there: a folder that another user
 made, or could write to, is not used.
 """
@@ -30,17 +30,36 @@ def writable_cache(name: str) -> Path | None:
     -------
     pathlib.Path or None
         ``fedkmeans/name`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``, else ``name`` in a folder among the
-        temporary files that only this user can read or write; None where nothing can be written.
+        temporary files; None where there is no folder that only this user can write.
     """
     for folder in _user_caches():
-        if is_writable(folder / name):
+        if make_private(folder / name):
             return folder / name
-    private = _private_temporary()
-    return private / name if private is not None and is_writable(private / name) else None
+    temporary = _private_temporary()
+    return temporary / name if temporary is not None and make_private(temporary / name) else None
+
+
+def make_private(folder: Path) -> bool:
+    """Make a folder for this user alone, if it is not there; return whether it is one, and can be written."""
+    try:
+        for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    return is_private(folder) and is_writable(folder)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether it is a real folder, no link to one, that belongs to this user and nobody else can write."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether a file can be written to a folder, which is made if it was not there."""
+    """Whether a file can be written to a folder, which is made if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -56,7 +75,8 @@ def prepare_matplotlib() -> None:
     """
     home = _home()
     at_home = home is not None and os.access(home, os.W_OK)
-    if at_home or "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
+    chosen = os.environ.get("MPLCONFIGDIR") or os.environ.get("XDG_CONFIG_HOME")
+    if at_home or chosen or "matplotlib" in sys.modules:
         return
     folder = writable_cache("matplotlib")
     if folder is not None:
@@ -82,16 +102,19 @@ def _home() -> Path | None:
 
 
 def _private_temporary() -> Path | None:
-    """A folder among the temporary files that is this user's own; it is found again by other processes."""
+    """A folder among the temporary files that is this user's own; other processes find it again."""
     try:
-        folder = Path(tempfile.gettempdir()) / f"fedkmeans-cache-{os.geteuid()}"
-        folder.mkdir(mode=0o700)
-        is_new = True
-    except FileExistsError:
-        is_new = False
+        around = Path(tempfile.gettempdir())
+        found = around.stat()
     except OSError:
         return None
-    if not _is_private(folder):
+    # Nobody may be able to put another folder in its place.
+    is_sticky = bool(found.st_mode & stat.S_ISVTX)
+    if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_sticky):
+        return None
+    folder = around / f"fedkmeans-cache-{os.geteuid()}"
+    is_new = not folder.exists()
+    if not make_private(folder):
         return None
     if is_new:
         warnings.warn(
@@ -100,13 +123,3 @@ def _private_temporary() -> Path | None:
             stacklevel=2,
         )
     return folder
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether it is a real folder of this user that nobody else can write to, or put another in its place."""
-    try:
-        found, around = folder.lstat(), folder.parent.stat()
-    except OSError:
-        return False
-    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
-    return is_own and (bool(around.st_mode & stat.S_ISVTX) or not around.st_mode & 0o022)

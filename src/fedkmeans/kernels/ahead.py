@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.kernels import compiled
+from fedkmeans.kernels.compiling import source_digest
 from fedkmeans.kernels.preparation import announce_compiling, preparing
 
 # What the other process compiles; it says so when each is in the cache.
@@ -93,9 +94,8 @@ def _stamp(name: str, several: bool) -> Path | None:
     # Without a second core there is nothing to gain; a frozen program is no Python to be started.
     if folder is None or _n_cores() < 2 or not sys.executable or getattr(sys, "frozen", False):
         return None
-    source = Path(compiled.__file__).stat()
     kind = f"{name}-{'steps' if several else 'step'}"
-    return Path(folder) / f"ahead-{kind}-{source.st_mtime_ns:x}-{source.st_size:x}"
+    return Path(folder) / f"ahead-{kind}-{source_digest(compiled.__file__)[:16]}"
 
 
 def _cache_folder() -> str | None:

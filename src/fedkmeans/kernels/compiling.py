@@ -6,11 +6,13 @@ away before it is done; the collector goes through them again and again, which t
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import pickle
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,14 @@ from typing import Any
 from numba import config, njit
 from numba.core import caching, event
 
-from fedkmeans.cache_folder import is_writable, writable_cache
+from fedkmeans.cache_folder import is_writable, make_private, writable_cache
 from fedkmeans.kernels.preparation import PREPARATION, announce_compiling, preparing
+
+# What reading a file of compiled code may raise that is damaged, of another version, or not ours to read.
+_UNREADABLE = (
+    *(OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError),
+    *(ValueError, TypeError, LookupError, OverflowError, MemoryError),
+)
 
 
 def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -29,8 +37,11 @@ def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         dispatcher = njit(**options)(function)
         if dispatcher is function:  # NUMBA_DISABLE_JIT is set
             return function
-        if _folder_of(function.__code__.co_filename) is None:
-            _warn_that_nothing_is_kept("no folder for it can be written")
+        file = function.__code__.co_filename
+        if not Path(file).is_file():  # as in a program that was packed into one file
+            _warn_that_nothing_is_kept("its source is not a file of its own")
+        elif _folder_of(file) is None:
+            _warn_that_nothing_is_kept("there is no folder for it that only this user can write")
         else:
             dispatcher._cache = _CompiledCode(function)
         return dispatcher
@@ -40,19 +51,28 @@ def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def _folder_of(file: str) -> Path | None:
-    """The folder for the compiled code of a file; None where none can be written.
+    """The folder for the compiled code of a file; None where there is none.
 
     Numba looks in much the same places, but ends with an error where it finds none, and makes a folder that
     is called "~" for a user who has no home.
     """
-    # Copies of this package in several places must not share what is kept.
-    place: str = _Locator.get_suitable_cache_subpath(file)
-    given = [Path(config.CACHE_DIR) / place] if config.CACHE_DIR else []  # type: ignore[attr-defined]
-    for folder in (*given, Path(file).parent / "__pycache__"):
+    for folder in _chosen_folders(file):
         if is_writable(folder):
             return folder
     own = writable_cache("numba")
-    return None if own is None else own / place
+    folder = None if own is None else own / _place_of(file)
+    return folder if folder is not None and make_private(folder) else None
+
+
+def _chosen_folders(file: str) -> list[Path]:
+    """Folders that are as trustworthy as the source: the one that was named, and the one beside it."""
+    given = config.CACHE_DIR  # type: ignore[attr-defined]
+    return [*([Path(given) / _place_of(file)] if given else []), Path(file).parent / "__pycache__"]
+
+
+def _place_of(file: str) -> str:
+    """A name for the folder of a file: copies of this package in several places share nothing."""
+    return str(_Locator.get_suitable_cache_subpath(file))
 
 
 @cache
@@ -68,24 +88,31 @@ class _Locator(caching._CacheLocator):
     """Tells Numba where the compiled code of a function is, and of which source it must be."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._file, self._line = file, function.__code__.co_firstlineno
+        self._py_file, self._line = file, function.__code__.co_firstlineno  # Numba reads the first, too
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
         return cls(py_func, py_file)
 
     def get_cache_path(self) -> str:
-        return str(_folder_of(self._file))
+        return str(_folder_of(self._py_file))
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder if it is gone, as temporary files may be; raise if it is not safe any more."""
+        folder = Path(self.get_cache_path())
+        if folder not in _chosen_folders(self._py_file) and not make_private(folder):
+            raise PermissionError(errno.EACCES, "others could write there", str(folder))
 
     def get_source_stamp(self) -> str:
-        return _digest(self._file)
+        return source_digest(self._py_file)
 
     def get_disambiguator(self) -> str:
         return str(self._line)
 
 
 @cache
-def _digest(file: str) -> str:
+def source_digest(file: str) -> str:
+    """Tell one content of a source from another; its time of change differs between copies."""
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
@@ -106,9 +133,11 @@ class _CompiledCode(caching.FunctionCache):
         """
         with preparing():
             try:
+                self._impl.locator.ensure_cache_path()
                 return super().load_overload(*arguments)
-            except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
-                self.flush()
+            except _UNREADABLE:
+                with suppress(OSError):  # then it cannot be written either, which is told there
+                    self.flush()
                 return None
 
     def save_overload(self, *arguments: Any) -> None:
@@ -116,8 +145,9 @@ class _CompiledCode(caching.FunctionCache):
         with preparing():
             try:
                 super().save_overload(*arguments)
-            except OSError as error:  # the disk is full, say
-                _warn_that_nothing_is_kept(f"{str(self.cache_path)!r} cannot be written ({error.strerror})")
+            except _UNREADABLE as error:  # the disk is full, say
+                reason = getattr(error, "strerror", None) or type(error).__name__
+                _warn_that_nothing_is_kept(f"{str(self.cache_path)!r} cannot be used ({reason})")
 
 
 class _WhileCompiling(event.Listener):
