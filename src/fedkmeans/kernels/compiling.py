@@ -59,9 +59,9 @@ def _folder_of(file: str) -> Path | None:
     for folder in _chosen_folders(file):
         if is_writable(folder):
             return folder
-    own = writable_cache("numba")
-    folder = None if own is None else own / _place_of(file)
-    return folder if folder is not None and make_private(folder) else None
+    cache_folder = writable_cache("numba")
+    own = None if cache_folder is None else cache_folder / _place_of(file)
+    return own if own is not None and make_private(own) else None
 
 
 def _chosen_folders(file: str) -> list[Path]:
