@@ -18,6 +18,8 @@ from fedkmeans.memory import find_memory
 from fedkmeans.rounds import LocalWork, Plan, run_rounds
 from fedkmeans.state import State, Target
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):

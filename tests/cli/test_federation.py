@@ -28,6 +28,8 @@ from fedkmeans.flower.site_folder import open_site
 
 from .conftest import write_client
 
+pytestmark = pytest.mark.slow
+
 NEW = "federation new hospitals --host localhost --port 9443 --internal-port 9 --site north --site south"
 
 

@@ -11,6 +11,8 @@ from fedkmeans.study import Store
 
 from .conftest import write_client
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("run", "status", "export", "table", "figure", "report")
 PLAN = """

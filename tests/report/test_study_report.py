@@ -17,6 +17,8 @@ from fedkmeans.report import content, head
 from fedkmeans.report.pictures import ends, matched, png, strip, view_of
 from fedkmeans.report.study import page, script_json, write_report
 
+pytestmark = pytest.mark.slow
+
 EVIL = "</script><script>alert(1)</script>&amp;"
 
 
