@@ -152,6 +152,10 @@ def cut_off(path):
     path.write_bytes(path.read_bytes()[:-20])
 
 
+def emptied(path):
+    path.write_bytes(b"")
+
+
 def of_another_protocol(path):
     content = bytearray(path.read_bytes())
     content[1] ^= 0x40
@@ -160,7 +164,14 @@ def of_another_protocol(path):
 
 @pytest.mark.parametrize(
     ("kind", "damage"),
-    [("*.nbi", of_another_protocol), ("*.nbc", cut_off)],
+    [
+        ("*.nbi", of_another_protocol),
+        ("*.nbc", cut_off),
+        pytest.param("*.nbi", cut_off, marks=pytest.mark.slow),
+        pytest.param("*.nbi", emptied, marks=pytest.mark.slow),
+        pytest.param("*.nbc", emptied, marks=pytest.mark.slow),
+        pytest.param("*.nbc", of_another_protocol, marks=pytest.mark.slow),
+    ],
 )
 def test_damaged_files_are_no_obstacle(call, tmp_path, kind, damage):
     call()
