@@ -28,7 +28,7 @@ demo: $(VENV)/.installed-base  ## Install into .venv and compare the algorithms 
 install: $(VENV)/.installed-dev  ## Install everything a developer needs into .venv.
 
 test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the paper's long runs and most faults.
-	$(BIN)/python -m pytest -m "not paper and (short or not faults)" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m "not paper and (short or not faults)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-pythons: $(VENV)/.installed-test  ## Run them with every supported Python that this machine has; FAST=--fast for a selection.
 	$(BIN)/python tests/matrix.py pythons $(FAST)

@@ -19,6 +19,16 @@ settings.register_profile(
 settings.load_profile("fedkmeans")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with federations of real processes: they take minutes, and would else end last."""
+
+    def is_federation(item: pytest.Item) -> bool:
+        return item.get_closest_marker("faults") is not None or item.path.match("flower/test_service_user.py")
+
+    first = {item.path for item in items if is_federation(item)}
+    items.sort(key=lambda item: item.path not in first)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data, or a skip that says how to get it."""

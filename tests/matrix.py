@@ -61,7 +61,7 @@ def run(name, python, fast, *, resolution="highest", **variables):
     subprocess.run([*install, "--editable", f"{ROOT}[test]"], check=True)
     # Else environments with the same Python would drive each other's compiled code out.
     variables["NUMBA_CACHE_DIR"] = str(environment / "numba")
-    workers = ["-n", os.environ.get("WORKERS", "2"), "--dist", "loadfile"]
+    workers = ["-n", os.environ.get("WORKERS", "2"), "--dist", "loadfile", "--no-loadscope-reorder"]
     tests = [inside, "-m", "pytest", "-q", "-m", FAST if fast else ALL, *workers]
     return subprocess.run(tests, cwd=ROOT, env=os.environ | variables, check=False).returncode == 0
 

@@ -29,17 +29,20 @@ def test_the_model_is_that_of_a_federation_in_process(tmp_path):
         assert made.process.wait(60) == 0, made.said
         served = start("federation", "serve", "server", "--listen", "127.0.0.1")
         served.wait_to_say("may connect")
+        joined = []
         for site, own_port in zip(sites, ports, strict=True):
             rows = service.home / f"{site.name}.csv"
             pd.DataFrame(site.X, columns=list(site.feature_names)).to_csv(rows, index=False)
             join = ("site", "join", f"server/join/{site.name}.toml", "--data", rows.name, "--port", own_port)
-            start(*join).wait_to_say("Connected")
-        run = start("federation", "run", "server", "-k", 3, "--seed", 5, "--max-rounds", 3, "--name", "one")
+            joined.append(start(*join))
+        for site_process in joined:
+            site_process.wait_to_say("Connected")
+        run = start("federation", "run", "server", "-k", 3, "--seed", 5, "--max-rounds", 1, "--name", "one")
         assert run.process.wait(240) == 0, run.said
         for process in (run, served):
             assert "Traceback" not in process.said
             assert "Matplotlib" not in process.said
         folder = service.home / "server/runs/one"
         assert (folder / "report.html").exists()
-        expected = FederatedKMeans(3, random_state=5, max_rounds=3).fit_federation(InProcess(sites))
+        expected = FederatedKMeans(3, random_state=5, max_rounds=1).fit_federation(InProcess(sites))
         np.testing.assert_array_equal(Model.load(folder / "model").centroids, expected.cluster_centers_)
