@@ -18,9 +18,9 @@ from tests.flower.processes import Running, federation
 from benchmarks.report import Row, Table, duration, field, times
 from benchmarks.timing import Settings, spread
 from fedkmeans import Site
-from fedkmeans.federations.flower import Patience
-from fedkmeans.flower import services
-from fedkmeans.flower.folder import CONNECTION
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.folder import CONNECTION
+from fedkmeans.flower.transport import Patience
 
 EMPTY_APP = Path(__file__).parent / "empty_flower_app"
 K, M, ROWS = 20, 784, 200

@@ -16,11 +16,11 @@ from benchmarks.paper_loop import shards_of
 from benchmarks.report import Row, Table, duration, field, times
 from benchmarks.timing import Settings, faster_threads, limited, ratios, seconds, spread
 from fedkmeans import InProcess, SitePolicy
-from fedkmeans.baselines.kfed import VARIANTS, kfed_exchange
-from fedkmeans.clustering import inertia_of
-from fedkmeans.conversation import hold
+from fedkmeans.algorithms.kfed import VARIANTS, kfed_exchange
 from fedkmeans.data import load_dataset, partition
 from fedkmeans.errors import DataError
+from fedkmeans.kernels.reference.kmeans import inertia_of
+from fedkmeans.protocol.exchange import hold
 
 N_CLIENTS, MAX_ITER = 100, 300
 # name, k, how dealt out (None: comes divided)

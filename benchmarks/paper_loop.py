@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import KMeans
 
-from fedkmeans.rounds import sample_clients
+from fedkmeans.algorithms.rounds import sample_clients
 
 
 def shards_of(X, clients):

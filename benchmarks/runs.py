@@ -17,10 +17,10 @@ from benchmarks import paper_loop
 from benchmarks.report import Row, Table, duration, field, times
 from benchmarks.timing import Settings, faster_threads, limited, ratios, seconds, spread
 from fedkmeans import FederatedKMeans, InProcess
-from fedkmeans.conversation import hold
+from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.data import load_dataset, partition
 from fedkmeans.errors import DataError
-from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.protocol.exchange import hold
 
 N_CLIENTS, FEW, SEED = 100, 10, 0
 # Short runs, with few clients a round, are run more often.

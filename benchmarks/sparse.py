@@ -23,7 +23,7 @@ from benchmarks.report import Row, Table, duration, field, shape, times
 from benchmarks.timing import Settings, limited, ratios, side_by_side, spread
 from fedkmeans import FederatedKMeans
 from fedkmeans.kernels import find_kernel
-from fedkmeans.sparse_rows import SparseRows
+from fedkmeans.kernels.sparse import SparseRows
 
 N_TOPICS, K, MAX_ROUNDS = 20, 20, 20
 # Of the means, relative to the largest number, and of inertia.

@@ -24,8 +24,8 @@ import numpy as np
 
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.metrics import score_per_sample
-from fedkmeans.plots import Scene, plot_scene, save_figure
-from fedkmeans.records import LocalUpdate
+from fedkmeans.protocol.messages import LocalUpdate
+from fedkmeans.study.plots import Scene, plot_scene, save_figure
 
 MAX_LOCAL = 5
 RULES = {"relocate": "relocating", "keep": "keeping"}

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.data import load_synthetic, partition
-from fedkmeans.records import SendWord
+from fedkmeans.protocol.messages import SendWord
 
 
 class Unreliable(InProcess):

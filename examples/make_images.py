@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from fedkmeans import InProcess
-from fedkmeans.catalogue import make
 from fedkmeans.data import load_synthetic, partition
-from fedkmeans.plots import plot_paths, save_figure
+from fedkmeans.registry import make
+from fedkmeans.study.plots import plot_paths, save_figure
 
 TITLES = {"ewf": "Equal weights (EWF)", "dwf": "Dynamic weights (DWF)"}
 

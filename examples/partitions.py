@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedkmeans.catalogue import make
 from fedkmeans.data import load_digits, partition
+from fedkmeans.registry import make
 
 N_CLIENTS = 12
 WAYS = {

@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fedkmeans import FederatedKMeans, InProcess, Site
-from fedkmeans.lloyd import assign
-from fedkmeans.plots import save_figure
+from fedkmeans.kernels.reference.lloyd import assign
+from fedkmeans.study.plots import save_figure
 
 N_ROUNDS = 80
 START = np.array([[0.0], [10.0]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkmeans.conversation import add_up
+from fedkmeans.protocol.exchange import add_up
 
 
 class Lossy:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from fedkmeans.catalogue import ALGORITHMS, make
+from fedkmeans.registry import ALGORITHMS, make
 
 
 def outcome(model):

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from fedkmeans.aggregation import advance, target
-from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import add_up
+from fedkmeans.algorithms.server_update import advance, target
+from fedkmeans.algorithms.state import State, Target
+from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.errors import ParameterError
-from fedkmeans.records import LocalModel
-from fedkmeans.state import State, Target
+from fedkmeans.protocol.exchange import add_up
+from fedkmeans.protocol.messages import LocalModel
 
 
 def test_target_is_the_weighted_mean_and_falls_back_to_the_plain_one():

@@ -1,19 +1,20 @@
 import numpy as np
 import pytest
 
-from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy, local_clustering
-from fedkmeans.baselines.fkm import fkm_target
-from fedkmeans.baselines.pooled import PooledKMeans
-from fedkmeans.catalogue import ALGORITHMS, make
-from fedkmeans.clustering import kmeans, kmeans_plusplus
-from fedkmeans.conversation import hold
+from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, SitePolicy
+from fedkmeans.algorithms.fkm import fkm_target
+from fedkmeans.algorithms.state import State
+from fedkmeans.client import local_kmeans
+from fedkmeans.client.local_kmeans import awasthi_sheffet, top_directions
 from fedkmeans.errors import ParameterError
 from fedkmeans.kernels import KERNELS, find_kernel
-from fedkmeans.lloyd import assign, cluster_sums, local_update
-from fedkmeans.local_clustering import awasthi_sheffet, top_directions
+from fedkmeans.kernels.reference.kmeans import kmeans, kmeans_plusplus
+from fedkmeans.kernels.reference.lloyd import assign, cluster_sums, local_update
 from fedkmeans.metrics import score_per_sample
-from fedkmeans.records import LocalClusters
-from fedkmeans.state import State
+from fedkmeans.pooled import PooledKMeans
+from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.messages import LocalClusters
+from fedkmeans.registry import ALGORITHMS, make
 
 
 def separated(n_clients=10, per_client=2, k=5, seed=0):
@@ -86,7 +87,7 @@ def assert_leading_directions(shape):
 
 
 def test_top_directions_of_very_wide_data(monkeypatch):
-    monkeypatch.setattr(local_clustering, "_LARGEST_GRAM", 10)
+    monkeypatch.setattr(local_kmeans, "_LARGEST_GRAM", 10)
     assert_leading_directions((200, 40))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedkmeans import cache_folder
-from fedkmeans.cache_folder import prepare_matplotlib, writable_cache
+from fedkmeans._utils import cache_folder
+from fedkmeans._utils.cache_folder import prepare_matplotlib, writable_cache
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fedkmeans.kernels import ahead
+from fedkmeans.kernels.numba import ahead
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from numba.core import event
 from numba.core.errors import NumbaError
 from numba.extending import overload
 
-from fedkmeans.kernels.compiling import _WhileCompiling, kept
+from fedkmeans.kernels.numba.compiling import _WhileCompiling, kept
 
 collecting = []
 
@@ -95,7 +95,11 @@ def main():
 @pytest.mark.parametrize(
     ("imports", "decorator", "said"),
     [
-        ("from fedkmeans.kernels.compiling import kept", "kept()", ["3.0 0", "3.0 1", "3.0 0", "3.0 1"]),
+        (
+            "from fedkmeans.kernels.numba.compiling import kept",
+            "kept()",
+            ["3.0 0", "3.0 1", "3.0 0", "3.0 1"],
+        ),
         ("from numba import njit", "njit(cache=True)", ["3.0 0", "3.0 1", "", ""]),  # what it is there for
     ],
     ids=["kept", "njit"],
@@ -116,7 +120,7 @@ def test_code_that_an_earlier_version_left_is_no_obstacle(tmp_path, imports, dec
 
 
 TRIVIAL = """
-from fedkmeans.kernels.compiling import kept, watch_compiling
+from fedkmeans.kernels.numba.compiling import kept, watch_compiling
 from fedkmeans.kernels.preparation import Stopwatch
 watch_compiling(__name__)
 @kept()

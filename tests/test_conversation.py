@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed
-from fedkmeans.conversation import Ask, AskTotal, Fresh, Total, add_up, hold, together
 from fedkmeans.errors import FederationError
-from fedkmeans.records import Bundle, Describe, Score, ScoreTotals, SendChange
+from fedkmeans.protocol.exchange import Ask, AskTotal, Fresh, Total, add_up, hold, together
+from fedkmeans.protocol.messages import Bundle, Describe, Score, ScoreTotals, SendChange
 
 
 class Watched:

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from fedkmeans import demo
 from fedkmeans.errors import DataError
-from fedkmeans.paper_values import PAPER
+from fedkmeans.study import demo
+from fedkmeans.study.paper_values import PAPER
 
 pytestmark = pytest.mark.slow
 

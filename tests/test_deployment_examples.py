@@ -153,7 +153,7 @@ def test_units_know_how_a_command_ends_when_it_is_told_to(name):
 
 
 def test_nginx_passes_what_the_gate_passes():
-    gate = pytest.importorskip("fedkmeans.flower.gate", reason="needs the extra flower")
+    gate = pytest.importorskip("fedkmeans.flower.deploy.gate", reason="needs the extra flower")
     text = (EXAMPLES / "nginx.conf").read_text(encoding="utf-8")
     (prefix, steps), *others = re.findall(r"location ~ \^(\S+?)\(([^)]+)\)\$ {", text)
     assert not others
@@ -176,7 +176,7 @@ def test_nginx_listens_where_sites_come_and_passes_on_to_the_gate():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedkmeans.flower.folder import Federation, new_federation
+    from fedkmeans.flower.deploy.folder import Federation, new_federation
 
     path = tmp_path_factory.mktemp("federations") / "hospitals"
     return new_federation(path, Federation("hospitals", "localhost", 9443, 9444, ("city",)))
@@ -184,7 +184,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["superlink", "executor", "gate"])
 def test_the_how_to_starts_flowers_programs_as_we_do(name, folder):
-    from fedkmeans.flower import services
+    from fedkmeans.flower.deploy import services
 
     program = getattr(services, name)(folder)
     ours = [word.replace(str(folder.path), "hospitals") for word in program.command]
@@ -193,7 +193,7 @@ def test_the_how_to_starts_flowers_programs_as_we_do(name, folder):
 
 
 def test_the_how_to_starts_a_supernode_as_we_do():
-    services = pytest.importorskip("fedkmeans.flower.services", reason="needs the extra flower")
+    services = pytest.importorskip("fedkmeans.flower.deploy.services", reason="needs the extra flower")
     place = Path("city")
     program = services.supernode(
         "localhost:9443", place / "authority.crt", place / "key", Path("/ABSOLUTE/PATH/city"), place, 9445
@@ -205,7 +205,7 @@ def test_the_how_to_starts_a_supernode_as_we_do():
 
 
 def test_the_how_to_sets_what_we_set_in_the_environment(folder):
-    from fedkmeans.flower import services
+    from fedkmeans.flower.deploy import services
 
     (block,) = (block for block in fenced("docs/how-to/federation.md", "sh") if "FEDKMEANS_NODES=" in block)
     exported = dict(word.split("=", 1) for word in shlex.split(block) if word != "export")
@@ -215,7 +215,7 @@ def test_the_how_to_sets_what_we_set_in_the_environment(folder):
 
 
 def test_the_how_to_configures_flower_as_we_do(folder):
-    from fedkmeans.flower import services
+    from fedkmeans.flower.deploy import services
 
     services.configure(folder)
     ours = (folder.flower_home / "config.toml").read_text(encoding="utf-8")

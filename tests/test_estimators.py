@@ -7,13 +7,13 @@ from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
-from fedkmeans.algorithms import wf_kmeans
-from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import hold
+from fedkmeans.algorithms.fit import wf_kmeans
+from fedkmeans.algorithms.initialization import INITIALIZERS
+from fedkmeans.algorithms.memory import find_memory
+from fedkmeans.algorithms.rounds import LocalWork, Plan, request_score
+from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.initialization import INITIALIZERS
-from fedkmeans.memory import find_memory
-from fedkmeans.rounds import LocalWork, Plan, request_score
+from fedkmeans.protocol.exchange import hold
 
 ESTIMATORS = [FederatedKMeans(), KFed(), FKM()]
 SAME_AS_KMEANS = {

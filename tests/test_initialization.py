@@ -3,12 +3,13 @@ import warnings
 import numpy as np
 import pytest
 
-from fedkmeans import FederatedKMeans, InProcess, Site, SitePolicy, clustering
-from fedkmeans.clustering import inertia_of
-from fedkmeans.conversation import hold
+from fedkmeans import FederatedKMeans, InProcess, Site, SitePolicy
+from fedkmeans.algorithms.initialization import INITIALIZERS, _draw, find_initializer
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.initialization import INITIALIZERS, _draw, find_initializer
-from fedkmeans.records import Box, CentroidSet, DrawPoint, FindBox, LocalClusters
+from fedkmeans.kernels.reference import kmeans
+from fedkmeans.kernels.reference.kmeans import inertia_of
+from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.messages import Box, CentroidSet, DrawPoint, FindBox, LocalClusters
 
 NAMES = sorted(INITIALIZERS)
 
@@ -228,7 +229,7 @@ def test_greedy_seeding_beats_a_single_trial():
         total = 0.0
         for seed in range(20):
             rng = np.random.default_rng(seed)
-            total += inertia_of(X, clustering.kmeans_plusplus(X, 12, rng, n_trials=n_trials))
+            total += inertia_of(X, kmeans.kmeans_plusplus(X, 12, rng, n_trials=n_trials))
         return total
 
     assert potential(None) < 0.95 * potential(1)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed
-from fedkmeans.catalogue import ALGORITHMS
-from fedkmeans.conversation import Ask, Fresh, Members, Total, hold
 from fedkmeans.errors import FederationError, JournalError, ParameterError
-from fedkmeans.journal import Journalled
-from fedkmeans.journal_file import JournalFile
-from fedkmeans.records import Box, Describe, Description
-from fedkmeans.wire import encode, from_bytes, size_in_bytes, to_bytes
+from fedkmeans.protocol.codec import encode, from_bytes, size_in_bytes, to_bytes
+from fedkmeans.protocol.exchange import Ask, Fresh, Members, Total, hold
+from fedkmeans.protocol.journal import Journalled
+from fedkmeans.protocol.journal_file import JournalFile
+from fedkmeans.protocol.messages import Box, Describe, Description
+from fedkmeans.registry import ALGORITHMS
 from tests.lossy import Lossy
 from tests.small_models import assert_same, outcome, small
 

@@ -15,11 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkmeans import FKM, FederatedKMeans, InProcess, Site, lloyd, records
-from fedkmeans.conversation import add_up
+from fedkmeans import FKM, FederatedKMeans, InProcess, Site
 from fedkmeans.errors import ParameterError
 from fedkmeans.kernels import Rows, choose_kernel, find_kernel
-from fedkmeans.weighting import WEIGHTINGS
+from fedkmeans.kernels.reference import lloyd
+from fedkmeans.kernels.weighting import WEIGHTINGS
+from fedkmeans.protocol import messages
+from fedkmeans.protocol.exchange import add_up
 
 pytestmark = pytest.mark.slow
 
@@ -261,9 +263,9 @@ def remembered(rows):
 
 @pytest.mark.parametrize("ways", [[(4, 1)], [(4, 3)], [(30, 1), (2, 1)], [(4, 1), (9, 3), (2, 2), (30, 1)]])
 def test_no_more_is_remembered_than_allowed(monkeypatch, ways):
-    from fedkmeans.kernels import fast
+    from fedkmeans.kernels.numba import kernel
 
-    home = sys.modules[fast.Memo.__module__]
+    home = sys.modules[kernel.Memo.__module__]
     name = "LEAST_MEMORY" if hasattr(home, "LEAST_MEMORY") else "_LEAST_MEMORY"
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 60))
@@ -309,7 +311,7 @@ def test_copies_forget_and_give_the_same_run(copied):
     np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
     single = copied(site)
     assert memo_of(single) is None
-    query = records.LocalUpdate(model.cluster_centers_, 2, 0.0, "dynamic", "keep")
+    query = messages.LocalUpdate(model.cluster_centers_, 2, 0.0, "dynamic", "keep")
     np.testing.assert_array_equal(single.answer(query).centroids, site.answer(query).centroids)
 
 
@@ -336,12 +338,12 @@ def test_totals_are_the_replies_added_up(kernel, weighting, m):
     weight = np.random.default_rng(0).choice([0.1, 0.3, 1.0], size=len(X))
     chosen = ("c005", "c001", "c011", "c002")
     updates = [
-        records.LocalUpdate(X[:k] + 0.1 * k, max_local, 1e-8, weighting, empty)
+        messages.LocalUpdate(X[:k] + 0.1 * k, max_local, 1e-8, weighting, empty)
         for k, max_local, empty in [(4, 1, "keep"), (9, 3, "drop"), (4, 2, "relocate")]
     ]
     for n_jobs in (1, 2):
         federation = InProcess.from_arrays(X, clients, weight, kernel=kernel, n_jobs=n_jobs)
-        for query in (*updates, records.Bundle(tuple(updates)), records.Score(X[:4])):
+        for query in (*updates, messages.Bundle(tuple(updates)), messages.Score(X[:4])):
             for asked in (federation.clients, chosen, ("c004",)):
                 expected = add_up(federation.ask(query, asked))
                 assert_same_record(federation.total(query, asked), expected)
@@ -350,7 +352,7 @@ def test_totals_are_the_replies_added_up(kernel, weighting, m):
 def test_totals_in_portions_are_the_same(monkeypatch):
     X, clients = blobs(5)
     federation = InProcess.from_arrays(X, clients, kernel="numba")
-    query = records.LocalUpdate(X[:4], 2, 0.0, "dynamic", "keep")
+    query = messages.LocalUpdate(X[:4], 2, 0.0, "dynamic", "keep")
     expected = federation.total(query, federation.clients)
     monkeypatch.setattr(sys.modules[type(FAST).__module__], "_HELD", 3 * 4 * 5)
     assert_same_record(federation.total(query, federation.clients), expected)
@@ -371,13 +373,13 @@ def test_a_site_of_another_kind_is_asked_itself():
         for name in sorted(set(clients))
     ]
     neighbours = InProcess.from_arrays(X, clients, kernel="numba")
-    query = records.LocalUpdate(X[:5], 2, 0.0, "dynamic", "keep")
+    query = messages.LocalUpdate(X[:5], 2, 0.0, "dynamic", "keep")
     for federation in (InProcess(sites), InProcess(sites, n_jobs=2)):
         asked.clear()
         found = federation.total(query, federation.clients)
         assert_same_record(found, neighbours.total(query, federation.clients))
-        federation.ask(records.Bundle((query, query)), federation.clients)
-        assert asked == [records.LocalUpdate, records.Bundle]
+        federation.ask(messages.Bundle((query, query)), federation.clients)
+        assert asked == [messages.LocalUpdate, messages.Bundle]
 
 
 # --- whole runs --------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from benchmarks.memory_study.report import write_report
 from benchmarks.memory_study.runner import carry_out, first_within, run, value_at
 
 from fedkmeans import FederatedKMeans
-from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import hold
-from fedkmeans.memory import find_memory
-from fedkmeans.rounds import LocalWork, Plan, run_rounds
-from fedkmeans.state import State, Target
+from fedkmeans.algorithms.memory import find_memory
+from fedkmeans.algorithms.rounds import LocalWork, Plan, run_rounds
+from fedkmeans.algorithms.state import State, Target
+from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.protocol.exchange import hold
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
-from fedkmeans.catalogue import make
 from fedkmeans.errors import DataError, ModelError
 from fedkmeans.model import CARD_FILE, CENTROIDS_FILE, HISTORY_FILE, Model, check_destination, is_model
+from fedkmeans.registry import make
 
 NAMES = ("height", "weight", "größe, in cm")
 

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 import fedkmeans
 from fedkmeans import Site
-from fedkmeans.flower import site_folder
+from fedkmeans.flower.deploy import site_folder
 
 
 def test_everything_named_is_there():
@@ -45,8 +45,8 @@ def test_a_site_answers_a_message_without_the_heavy_libraries(tmp_path):
     site_folder.prepare(tmp_path, Site("a", np.arange(400.0).reshape(20, 20)))
     code = (
         "import fedkmeans.flower.client_app, numpy as np; from pathlib import Path; "
-        "from fedkmeans.flower.site_folder import open_site; "
-        "from fedkmeans.records import LocalUpdate, SendWord; "
+        "from fedkmeans.flower.deploy.site_folder import open_site; "
+        "from fedkmeans.protocol.messages import LocalUpdate, SendWord; "
         f"open_site(Path({str(tmp_path)!r})).answer("
         "SendWord(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
     )

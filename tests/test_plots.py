@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedkmeans.errors import DataError
-from fedkmeans.plots import (
+from fedkmeans.study.plots import (
     PALETTE,
     Scene,
     plot_clients,
@@ -182,8 +182,8 @@ def test_drawing_needs_no_pyplot():
     import sys
 
     code = (
-        "import sys, fedkmeans.plots; assert 'matplotlib' not in sys.modules\n"
-        "import numpy as np; fedkmeans.plots.plot_data(np.zeros((2, 2)), np.zeros(2, dtype=int))\n"
+        "import sys, fedkmeans.study.plots; assert 'matplotlib' not in sys.modules\n"
+        "import numpy as np; fedkmeans.study.plots.plot_data(np.zeros((2, 2)), np.zeros(2, dtype=int))\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

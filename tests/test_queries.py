@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkmeans import InProcess
-from fedkmeans.catalogue import ALGORITHMS, make
 from fedkmeans.errors import WireError
-from fedkmeans.local_clustering import LOCAL_CLUSTERINGS
-from fedkmeans.queries import check_query
-from fedkmeans.records import (
+from fedkmeans.kernels.weighting import WEIGHTINGS
+from fedkmeans.protocol.codec import decode, encode
+from fedkmeans.protocol.messages import (
+    LOCAL_METHODS,
     Bundle,
     Describe,
     DrawPoint,
@@ -25,8 +25,8 @@ from fedkmeans.records import (
     SendWord,
     addressed,
 )
-from fedkmeans.weighting import WEIGHTINGS
-from fedkmeans.wire import decode, encode
+from fedkmeans.protocol.queries import check_query
+from fedkmeans.registry import ALGORITHMS, make
 from tests.strategies import federations
 from tests.test_wire import queries
 
@@ -114,7 +114,7 @@ GOOD = [
     Score(CENTROIDS[:1]),
     Describe(),
     FindBox(),
-    *(replace(CLUSTERS, method=method) for method in LOCAL_CLUSTERINGS),
+    *(replace(CLUSTERS, method=method) for method in LOCAL_METHODS),
     DRAW,
     replace(DRAW, centroids=CENTROIDS[:0]),
     Bundle((UPDATE, Score(CENTROIDS), Bundle((Describe(),)))),

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from fedkmeans import FederatedKMeans, InProcess, Site
-from fedkmeans.catalogue import make
-from fedkmeans.contacts import Contacts
-from fedkmeans.convergence import Stopping, change_left
-from fedkmeans.conversation import add_up, hold
+from fedkmeans.algorithms.memory import find_memory, target
+from fedkmeans.algorithms.response_log import Contacts
+from fedkmeans.algorithms.rounds import PARTICIPATION, LocalWork, in_turns, sample_clients
+from fedkmeans.algorithms.state import State
+from fedkmeans.algorithms.stopping import Stopping, change_left
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.lloyd import assign, cluster_sums
-from fedkmeans.memory import find_memory, target
-from fedkmeans.records import Bundle, LocalUpdate, SendChange, SendWord, bytes_to, n_bytes
-from fedkmeans.rounds import PARTICIPATION, LocalWork, in_turns, sample_clients
-from fedkmeans.state import State
-from fedkmeans.words import Word
+from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
+from fedkmeans.protocol.exchange import add_up, hold
+from fedkmeans.protocol.messages import Bundle, LocalUpdate, SendChange, SendWord, bytes_to, n_bytes
+from fedkmeans.protocol.statistics import Word
+from fedkmeans.registry import make
 from tests.lossy import Lossy
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from fedkmeans import Site, SitePolicy
 from fedkmeans.errors import WireError
-from fedkmeans.local_clustering import LOCAL_CLUSTERINGS
-from fedkmeans.records import (
+from fedkmeans.kernels.weighting import ECHOING, WEIGHTINGS
+from fedkmeans.protocol.codec import decode, encode
+from fedkmeans.protocol.messages import (
+    LOCAL_METHODS,
     Box,
     Bundle,
     BundleReply,
@@ -30,10 +32,8 @@ from fedkmeans.records import (
     SendChange,
     SendWord,
 )
-from fedkmeans.replies import check_reply, expected_types
-from fedkmeans.weighting import ECHOING, WEIGHTINGS
-from fedkmeans.wire import decode, encode
-from fedkmeans.words import Word
+from fedkmeans.protocol.replies import check_reply, expected_types
+from fedkmeans.protocol.statistics import Word
 from tests.strategies import federations
 
 
@@ -54,7 +54,7 @@ def queries(name, centroids, n_clusters, seed, exchange, counted):
         Score(centroids),
         Describe(),
         FindBox(),
-        *(LocalClusters(n_clusters, method, 1, 3, seed) for method in LOCAL_CLUSTERINGS),
+        *(LocalClusters(n_clusters, method, 1, 3, seed) for method in LOCAL_METHODS),
         LocalClusters(n_clusters, "k-means", 1, 1, seed),
         *(
             DrawPoint(start, 2, spread, seed)

@@ -65,7 +65,7 @@ def test_a_folder_that_others_may_write_is_not_trusted(service, fit):
 
 
 def test_pictures_do_not_complain(service):
-    draw = "from fedkmeans.plots import new_figure; new_figure((2, 2)).savefig('picture.png')"
+    draw = "from fedkmeans.study.plots import new_figure; new_figure((2, 2)).savefig('picture.png')"
     for kept in (False, True):
         done = service.run("-W", "ignore::UserWarning", "-c", draw)
         assert (done.returncode, done.stderr) == (0, ""), kept

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedkmeans import FederatedKMeans, InProcess
-from fedkmeans.kernels import compiled
-from fedkmeans.shards import common_table
+from fedkmeans.client.shared_table import common_table
+from fedkmeans.kernels.numba import compiled
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
 from fedkmeans.errors import DataError, ModelError
 from fedkmeans.kernels import find_kernel
+from fedkmeans.kernels.sparse import SparseRows, as_table
 from fedkmeans.metrics import score_per_sample
 from fedkmeans.model import Model
-from fedkmeans.sparse_rows import SparseRows, as_table
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from fedkmeans.threads import in_threads, single_products, split_evenly
+from fedkmeans._utils.threads import in_threads, single_products, split_evenly
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +146,7 @@ def test_matrix_products_are_single_inside_and_as_before_outside():
 def test_a_library_that_is_loaded_inside_is_single_from_the_next_call_on_and_as_before_outside():
     script = """
 from threadpoolctl import threadpool_info
-from fedkmeans.threads import single_products
+from fedkmeans._utils.threads import single_products
 
 def threads():
     return {info["filepath"]: info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}

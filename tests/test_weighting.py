@@ -3,8 +3,8 @@ import pytest
 
 from fedkmeans import FederatedKMeans
 from fedkmeans.errors import ParameterError
-from fedkmeans.records import LocalSummary
-from fedkmeans.weighting import WEIGHTINGS, weights_for
+from fedkmeans.kernels.base import LocalSummary
+from fedkmeans.kernels.weighting import WEIGHTINGS, weights_for
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedkmeans import records, wire
-from fedkmeans.conversation import Total
+from fedkmeans._utils.typing import IntArray
+from fedkmeans.client.delta_state import Spoken
 from fedkmeans.errors import FederationError, ParameterError, WireError
-from fedkmeans.last_word import Spoken
-from fedkmeans.records import Box, Bundle, Describe, LocalUpdate, Score, ScoreTotals, SendWord
-from fedkmeans.typing import IntArray
-from fedkmeans.wire import MAX_HEADER, Packed, decode, encode, from_bytes, to_bytes
-from fedkmeans.wire_types import MAX_DEPTH, REGISTRY, codec_of
-from fedkmeans.words import RunningTotal, Word
+from fedkmeans.protocol import codec, messages
+from fedkmeans.protocol.codec import MAX_HEADER, Packed, decode, encode, from_bytes, to_bytes
+from fedkmeans.protocol.exchange import Total
+from fedkmeans.protocol.field_types import MAX_DEPTH, REGISTRY, codec_of
+from fedkmeans.protocol.messages import Box, Bundle, Describe, LocalUpdate, Score, ScoreTotals, SendWord
+from fedkmeans.protocol.statistics import RunningTotal, Word
 
 # --- strategies --------------------------------------------------------------------------------
 
@@ -53,25 +53,25 @@ counted = st.dictionaries(texts, st.none() | texts, max_size=3)
 leaf_queries = st.one_of(
     updates(),
     st.builds(SendWord, updates()),
-    st.builds(records.SendChange, updates(), texts, texts, texts, counted),
+    st.builds(messages.SendChange, updates(), texts, texts, texts, counted),
     st.builds(Score, arrays()),
     st.just(Describe()),
-    st.just(records.FindBox()),
-    st.builds(records.LocalClusters, wholes, texts, wholes, wholes, wholes),
-    st.builds(records.DrawPoint, arrays(), wholes, st.booleans(), wholes),
+    st.just(messages.FindBox()),
+    st.builds(messages.LocalClusters, wholes, texts, wholes, wholes, wholes),
+    st.builds(messages.DrawPoint, arrays(), wholes, st.booleans(), wholes),
 )
 names = st.none() | st.lists(texts, max_size=3).map(tuple)
 leaf_replies = st.one_of(
-    st.builds(records.LocalModel, arrays(), arrays()),
-    st.builds(records.ClusterTotals, arrays(), arrays(), arrays(), wholes),
+    st.builds(messages.LocalModel, arrays(), arrays()),
+    st.builds(messages.ClusterTotals, arrays(), arrays(), arrays(), wholes),
     words(),
-    st.builds(records.Change, words(), wholes, texts),
-    st.builds(records.ChangeTotals, totals(), wholes, st.frozensets(texts, max_size=3)),
+    st.builds(messages.Change, words(), wholes, texts),
+    st.builds(messages.ChangeTotals, totals(), wholes, st.frozensets(texts, max_size=3)),
     st.builds(ScoreTotals, floats, floats, floats, wholes),
-    st.builds(records.Description, wholes, wholes, names, texts),
+    st.builds(messages.Description, wholes, wholes, names, texts),
     st.builds(Box, arrays(), arrays()),
-    st.builds(records.CentroidSet, arrays(), arrays()),
-    st.builds(records.Candidate, arrays(), floats),
+    st.builds(messages.CentroidSet, arrays(), arrays()),
+    st.builds(messages.Candidate, arrays(), floats),
 )
 
 
@@ -79,7 +79,7 @@ def bundles(leaves, kind):
     return st.recursive(leaves, lambda parts: st.lists(parts, max_size=3).map(tuple).map(kind), max_leaves=4)
 
 
-queries, replies = bundles(leaf_queries, Bundle), bundles(leaf_replies, records.BundleReply)
+queries, replies = bundles(leaf_queries, Bundle), bundles(leaf_replies, messages.BundleReply)
 sizes = st.recursive(wholes, lambda parts: st.lists(parts, max_size=3).map(tuple), max_leaves=4)
 everything = st.one_of(
     queries,
@@ -130,7 +130,7 @@ def test_a_record_comes_back_to_the_last_bit(record):
 
 
 def test_every_query_and_reply_is_known():
-    for kind in (Bundle, records.BundleReply):
+    for kind in (Bundle, messages.BundleReply):
         (hint,) = typing.get_type_hints(kind).values()
         for one in typing.get_args(typing.get_args(hint)[0]):
             assert REGISTRY.kinds[one.__name__] is one
@@ -154,7 +154,7 @@ def test_a_type_that_would_not_come_back_as_it_was_has_no_codec(hint):
 
 
 def test_an_empty_array_keeps_its_columns():
-    back = decode(encode(records.CentroidSet(np.empty((0, 7)), np.empty(0))), records.CentroidSet)
+    back = decode(encode(messages.CentroidSet(np.empty((0, 7)), np.empty(0))), messages.CentroidSet)
     assert back.centroids.shape == (0, 7)
 
 
@@ -183,10 +183,10 @@ def test_a_rule_that_is_a_function_stays_at_home():
     "record",
     [
         object(),
-        records.LocalSummary(*[np.zeros(1)] * 4, 1.0),
-        records.LocalClusters(2**64, "k-means", 1, 1, 0),
-        records.LocalClusters(True, "k-means", 1, 1, 0),
-        records.Description(1, 1, ("\udcff",)),
+        messages.LocalSummary(*[np.zeros(1)] * 4, 1.0),
+        messages.LocalClusters(2**64, "k-means", 1, 1, 0),
+        messages.LocalClusters(True, "k-means", 1, 1, 0),
+        messages.Description(1, 1, ("\udcff",)),
         Box(np.zeros(1), [0.0]),
     ],
 )
@@ -269,17 +269,17 @@ DEEP = '{"Bundle":{"queries":[' * 40 + "]}}" * 40
 def test_what_is_wrong_is_named_in_one_line(header, numbers, reason):
     text = json.dumps(header) if isinstance(header, dict) else header
     with pytest.raises(WireError, match=reason) as caught:
-        decode(Packed(text, numbers), (records.LocalClusters, Box, Describe, records.FindBox, Bundle))
+        decode(Packed(text, numbers), (messages.LocalClusters, Box, Describe, messages.FindBox, Bundle))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 700
     assert isinstance(caught.value, FederationError)
 
 
 def test_a_set_names_everything_once():
-    packed = encode(records.ChangeTotals(RunningTotal.nothing(1, 1), 0, frozenset("ab")))
+    packed = encode(messages.ChangeTotals(RunningTotal.nothing(1, 1), 0, frozenset("ab")))
     assert '"exchanges":["a","b"]' in packed.header
     with pytest.raises(WireError, match=r"ChangeTotals\.exchanges names something twice"):
-        decode(Packed(packed.header.replace('"b"', '"a"'), packed.numbers), records.ChangeTotals)
+        decode(Packed(packed.header.replace('"b"', '"a"'), packed.numbers), messages.ChangeTotals)
 
 
 def test_the_deepest_that_may_be_comes_through():
@@ -403,7 +403,7 @@ def test_nothing_is_allocated_for_a_claim(monkeypatch):
     claim = Packed(json.dumps(box([10**6, 10**6])), np.zeros(3))
     made = []
     real = np.array
-    monkeypatch.setattr(wire.np, "array", lambda *args, **kw: made.append(real(*args, **kw)) or made[-1])
+    monkeypatch.setattr(codec.np, "array", lambda *args, **kw: made.append(real(*args, **kw)) or made[-1])
     with pytest.raises(WireError, match="only 3 are left"):
         decode(claim, Box)
     assert [len(array) for array in made] == [3]

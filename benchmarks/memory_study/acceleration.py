@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedkmeans.conversation import Conversation
-from fedkmeans.rounds import TargetFinder
-from fedkmeans.state import State, Target
-from fedkmeans.typing import ClientId, FloatArray
+from fedkmeans._utils.typing import ClientId, FloatArray
+from fedkmeans.algorithms.rounds import TargetFinder
+from fedkmeans.algorithms.state import State, Target
+from fedkmeans.protocol.exchange import Conversation
 
 # Pairs (C, d - C), oldest first, each array of shape (k, m).
 Trail: TypeAlias = "tuple[tuple[FloatArray, FloatArray], ...]"

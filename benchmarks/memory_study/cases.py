@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from fedkmeans import InProcess
-from fedkmeans.clustering import inertia_of
-from fedkmeans.conversation import hold
+from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
+from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.data import Dataset, atomic_path, load_dataset, partition
-from fedkmeans.initialization import INITIALIZERS
-from fedkmeans.lloyd import assign, cluster_sums, means
-from fedkmeans.typing import DataArray, FloatArray, IntArray
+from fedkmeans.kernels.reference.kmeans import inertia_of
+from fedkmeans.kernels.reference.lloyd import assign, cluster_sums, means
+from fedkmeans.protocol.exchange import hold
 
 N_CLIENTS = 100
 CLUSTERS = {"synthetic": 5, "digits": 20, "mnist-10k": 20, "femnist-half-iid": 64, "femnist-iid": 64}

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks.memory_study.cases import OWN
 from benchmarks.memory_study.grid import CURVE_RULES, DEFAULT, DISTRIBUTIONS, DWF, RANDOM
-from fedkmeans.plots import FAINT, INK, PALETTE
+from fedkmeans.study.plots import FAINT, INK, PALETTE
 
 TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID", OWN: ""}
 LOOKS = {

@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmarks.memory_study import figures, tables
 from benchmarks.memory_study.grid import ACCELERATED, ALL_RULES, BUDGETS, DEFAULT, DWF, RANDOM, grid
-from fedkmeans.plots import save_figure
+from fedkmeans.study.plots import save_figure
 
 # Rules whose mean scores differ by no more percentage points are called level.
 LEVEL = 0.05

@@ -30,11 +30,11 @@ from benchmarks.memory_study.grid import (
     Task,
 )
 from fedkmeans import FederatedKMeans, estimators
-from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import hold
-from fedkmeans.memory import find_memory
-from fedkmeans.rounds import LocalWork, Observer, Plan, run_rounds
-from fedkmeans.state import RoundInfo, State
+from fedkmeans.algorithms.memory import find_memory
+from fedkmeans.algorithms.rounds import LocalWork, Observer, Plan, run_rounds
+from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.protocol.exchange import hold
 
 # Scoring all rows costs as much as a few rounds: often at first, then in steps of about 5 %.
 SCORED = frozenset([*range(1, 21), *range(22, 51, 2), *range(55, 101, 5), *range(110, 201, 10),

@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedkmeans.client.in_process import InProcess
+    from fedkmeans.client.site import Site, SitePolicy
     from fedkmeans.estimators import FKM, FederatedKMeans, KFed
-    from fedkmeans.federations.in_process import InProcess
-    from fedkmeans.site import Site, SitePolicy
 
 __version__ = "0.1.0"
 
@@ -17,9 +17,9 @@ _HOMES = {
     "FederatedKMeans": "fedkmeans.estimators",
     "KFed": "fedkmeans.estimators",
     "FKM": "fedkmeans.estimators",
-    "InProcess": "fedkmeans.federations.in_process",
-    "Site": "fedkmeans.site",
-    "SitePolicy": "fedkmeans.site",
+    "InProcess": "fedkmeans.client.in_process",
+    "Site": "fedkmeans.client.site",
+    "SitePolicy": "fedkmeans.client.site",
 }
 
 

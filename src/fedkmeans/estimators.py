@@ -5,17 +5,17 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self
 
-from fedkmeans import algorithms
-from fedkmeans.algorithms import Fitted, Schema
-from fedkmeans.baselines.kfed import VARIANTS
-from fedkmeans.clusterer import Clusterer
-from fedkmeans.convergence import Stopping
-from fedkmeans.conversation import Conversation
-from fedkmeans.memory import MemorySetting, find_memory
-from fedkmeans.parameters import check_choice, check_integer
-from fedkmeans.records import WeightingRule
-from fedkmeans.rounds import LocalWork, Observer, Plan
-from fedkmeans.typing import ClientId, DataArray
+from fedkmeans._utils.checks import check_choice, check_integer
+from fedkmeans._utils.typing import ClientId, DataArray
+from fedkmeans.algorithms import fit
+from fedkmeans.algorithms.fit import Fitted, Schema
+from fedkmeans.algorithms.kfed import VARIANTS
+from fedkmeans.algorithms.memory import MemorySetting, find_memory
+from fedkmeans.algorithms.rounds import LocalWork, Observer, Plan
+from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.base import Clusterer
+from fedkmeans.kernels.base import WeightingRule
+from fedkmeans.protocol.exchange import Conversation
 
 # The settings of the paper; what is not here is the same as the defaults below.
 PAPER: dict[str, Any] = {
@@ -208,7 +208,7 @@ class FederatedKMeans(Clusterer):
                 stacklevel=2,
             )
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
-        return algorithms.wf_kmeans(
+        return fit.wf_kmeans(
             self.n_clusters,
             schema.n_features,
             clients,
@@ -283,7 +283,7 @@ class KFed(Clusterer):
         for name in ("n_local_clusters", "clients_per_round"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
-        return algorithms.kfed(
+        return fit.kfed(
             self.n_clusters,
             clients,
             seed,
@@ -376,7 +376,7 @@ class FKM(Clusterer):
             score_every=self.score_every,
         )
         work = LocalWork(max_local=self.max_local, tol_local=self.tol_local)
-        return algorithms.fkm(
+        return fit.fkm(
             self.n_clusters,
             clients,
             plan,

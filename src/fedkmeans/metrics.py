@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure
 from sklearn.metrics.cluster import contingency_matrix
 
-from fedkmeans.clustering import inertia_of
+from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import DataError
-from fedkmeans.sparse_rows import as_table
-from fedkmeans.typing import FloatArray
+from fedkmeans.kernels.reference.kmeans import inertia_of
+from fedkmeans.kernels.sparse import as_table
 
 
 def score_per_sample(X: Any, centroids: FloatArray) -> float:

@@ -15,13 +15,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
-from fedkmeans import cards
-from fedkmeans.atomic import atomic_folder, atomic_path
+from fedkmeans import model_card
+from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
+from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import ModelError
-from fedkmeans.lloyd import assign, squared_distances
-from fedkmeans.sparse_rows import SparseRows, Table, as_table
-from fedkmeans.typing import FloatArray, IntArray
+from fedkmeans.kernels.reference.lloyd import assign, squared_distances
+from fedkmeans.kernels.sparse import SparseRows, Table, as_table
 
 FILE_SUFFIX = ".safetensors"
 CENTROIDS_FILE, CARD_FILE, HISTORY_FILE = "centroids.safetensors", "card.json", "history.csv"
@@ -76,14 +76,14 @@ class Model:
         estimator : fitted estimator
             Of this package, or scikit-learn's KMeans.
         algorithm : str
-            As `fedkmeans.catalogue` calls it.
+            As `fedkmeans.registry` calls it.
         clients : sequence of mappings with ``name`` and ``n_samples``
         dtype : str, optional
             Type of the data that was clustered.
         """
         centroids = np.array(estimator.cluster_centers_, dtype=np.float64)
-        card = cards.describe(estimator, algorithm, clients, dtype)
-        cards.check(card, *centroids.shape)  # nothing is saved that could not be read again
+        card = model_card.describe(estimator, algorithm, clients, dtype)
+        model_card.check(card, *centroids.shape)  # nothing is saved that could not be read again
         names = card["data"]["feature_names"]
         return cls(centroids, None if names is None else tuple(names), card)
 
@@ -112,8 +112,10 @@ class Model:
                 with atomic_folder(path) as folder:
                     (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
                     card = {key: value for key, value in self.card.items() if key != "history"}
-                    (folder / CARD_FILE).write_text(cards.to_json(card, indent=2) + "\n", encoding="utf-8")
-                    history = cards.history_to_csv(self.card["history"])
+                    (folder / CARD_FILE).write_text(
+                        model_card.to_json(card, indent=2) + "\n", encoding="utf-8"
+                    )
+                    history = model_card.history_to_csv(self.card["history"])
                     (folder / HISTORY_FILE).write_text(history, encoding="utf-8")
         except OSError as error:
             # Without the path in the error, that of a temporary file.
@@ -141,16 +143,16 @@ class Model:
         centroids, notes = _read_tensors(place, place / CENTROIDS_FILE if place.is_dir() else place)
         with _named(place):
             if place.is_dir():
-                card = cards.parse(_read_text(place / CARD_FILE, _LARGEST_CARD))
+                card = model_card.parse(_read_text(place / CARD_FILE, _LARGEST_CARD))
                 rounds = _read_text(place / HISTORY_FILE, _LARGEST_HISTORY)
-                card["history"] = cards.history_from_csv(rounds)
+                card["history"] = model_card.history_from_csv(rounds)
             else:
                 if "card" not in notes:
                     raise ModelError("it holds no card, so fedkmeans did not write it")
-                card = cards.parse(notes["card"])
-            cards.check(card, *centroids.shape)
+                card = model_card.parse(notes["card"])
+            model_card.check(card, *centroids.shape)
             if place.is_dir():
-                cards.check_rounds(card)
+                model_card.check_rounds(card)
         names = card["data"]["feature_names"]
         return cls(centroids, None if names is None else tuple(names), card)
 
@@ -263,7 +265,7 @@ def check_destination(path: str | os.PathLike[str]) -> None:
 
 def _short_card(card: dict[str, Any]) -> str:
     """Write the card for a single file, whose header may hold only so much."""
-    text = cards.to_json(card)
+    text = model_card.to_json(card)
     if len(text.encode()) <= _LARGEST_CARD:
         return text
     warnings.warn(
@@ -271,7 +273,7 @@ def _short_card(card: dict[str, Any]) -> str:
         "(a path without .safetensors) to keep it.",
         stacklevel=3,
     )
-    return cards.to_json({**card, "history": {}})
+    return model_card.to_json({**card, "history": {}})
 
 
 # --- reading -----------------------------------------------------------------------------------

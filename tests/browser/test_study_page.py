@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from tests.report.studies import K, make_study
 
-from fedkmeans.report.study import write_report
+from fedkmeans.study.page.study import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fedkmeans.catalogue import make
 from fedkmeans.model import Model
+from fedkmeans.registry import make
 
 from .conftest import write_client
 

@@ -98,7 +98,7 @@ def said_default(text, algorithm):
 
 def test_the_defaults_in_the_help_are_those_of_the_estimators(run, monkeypatch):
     """Options left out are not passed on, so the help must say what the estimators then do."""
-    from fedkmeans.catalogue import ALGORITHMS, make
+    from fedkmeans.registry import ALGORITHMS, make
 
     monkeypatch.setenv("COLUMNS", "400")
     text = run("fit --help").out

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkmeans.catalogue import make
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.model import Model
+from fedkmeans.registry import make
 
 from .conftest import write_client
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.cli.options import TUNING
 from fedkmeans.cli.progress import _Lines
 from fedkmeans.cli.source import names
 from fedkmeans.cli.words import WEIGHTINGS, as_typed, count, exchanged, option, size, why_stopped
-from fedkmeans.weighting import WEIGHTINGS as KNOWN
+from fedkmeans.kernels.weighting import WEIGHTINGS as KNOWN
+from fedkmeans.registry import ALGORITHMS
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedkmeans.cli import extra
-from fedkmeans.flower.certificates import (
+from fedkmeans.flower.deploy.certificates import (
     Certified,
     new_authority,
     new_key,
@@ -21,10 +21,10 @@ from fedkmeans.flower.certificates import (
     site_private,
     site_public,
 )
-from fedkmeans.flower.folder import FederationFolder
-from fedkmeans.flower.join_file import JoinFile
-from fedkmeans.flower.run_folder import RunFolder
-from fedkmeans.flower.site_folder import open_site
+from fedkmeans.flower.deploy.folder import FederationFolder
+from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.run_folder import RunFolder
+from fedkmeans.flower.deploy.site_folder import open_site
 
 from .conftest import write_client
 

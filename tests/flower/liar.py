@@ -15,11 +15,11 @@ FOLDER = Path(__file__).parent
 def lie(kind):
     import numpy as np
 
-    from fedkmeans import wire
-    from fedkmeans.federations import flower_messages
-    from fedkmeans.words import Word
+    from fedkmeans.flower import message
+    from fedkmeans.protocol import codec
+    from fedkmeans.protocol.statistics import Word
 
-    encode, write_content = wire.encode, flower_messages.write_content
+    encode, write_content = codec.encode, message.write_content
 
     def alter(record):
         if not isinstance(record, Word):
@@ -38,18 +38,18 @@ def lie(kind):
         earlier = FOLDER / "earlier.npz"
         if kind == "replay":
             with np.load(earlier) as kept:
-                packed = wire.Packed(str(kept["header"]), kept["numbers"])
+                packed = codec.Packed(str(kept["header"]), kept["numbers"])
                 exchange = str(kept["exchange"])
         elif kind == "truth":
             np.savez(earlier, header=packed.header, numbers=packed.numbers, exchange=exchange)
         if kind == "version":
-            packed = wire.Packed(packed.header.replace('"v":', '"v":9'), packed.numbers)
+            packed = codec.Packed(packed.header.replace('"v":', '"v":9'), packed.numbers)
         if kind == "few":
-            packed = wire.Packed(packed.header, packed.numbers[:-1])
+            packed = codec.Packed(packed.header, packed.numbers[:-1])
         return write_content(packed, exchange, "site-0" if kind == "name" else client, salt=salt)
 
-    wire.encode = lambda record: encode(alter(record))
-    flower_messages.write_content = alter_content
+    codec.encode = lambda record: encode(alter(record))
+    message.write_content = alter_content
 
 
 if "fedkmeans.flower.only_app" in sys.orig_argv:

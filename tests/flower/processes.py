@@ -17,18 +17,18 @@ import numpy as np
 import pandas as pd
 
 from fedkmeans import FederatedKMeans, InProcess, Site
-from fedkmeans.conversation import add_up
-from fedkmeans.flower import services
-from fedkmeans.flower.folder import CONNECTION, Federation, FederationFolder, new_federation
-from fedkmeans.flower.join_file import JoinFile
-from fedkmeans.flower.joining import Member, make_ready
-from fedkmeans.flower.run_folder import RunFolder
-from fedkmeans.flower.settings import RunSettings, to_run_config
-from fedkmeans.flower.toml import to_toml
-from fedkmeans.journal import Drawn, Heard, Opening, Present, Replies
-from fedkmeans.journal_file import JournalFile
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.folder import CONNECTION, Federation, FederationFolder, new_federation
+from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.joining import Member, make_ready
+from fedkmeans.flower.deploy.run_folder import RunFolder
+from fedkmeans.flower.deploy.settings import RunSettings, to_run_config
+from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.model import Model
-from fedkmeans.wire import decode
+from fedkmeans.protocol.codec import decode
+from fedkmeans.protocol.exchange import add_up
+from fedkmeans.protocol.journal import Drawn, Heard, Opening, Present, Replies
+from fedkmeans.protocol.journal_file import JournalFile
 
 HERE = "127.0.0.1"
 

@@ -16,11 +16,11 @@ import pytest
 import uvicorn
 
 from fedkmeans.errors import FederationError
-from fedkmeans.federations.flower import Patience
-from fedkmeans.flower import certificates, joining, services
-from fedkmeans.flower.certificates import Certified
-from fedkmeans.flower.folder import CONNECTION
-from fedkmeans.flower.gate import Gate
+from fedkmeans.flower.deploy import certificates, joining, services
+from fedkmeans.flower.deploy.certificates import Certified
+from fedkmeans.flower.deploy.folder import CONNECTION
+from fedkmeans.flower.deploy.gate import Gate
+from fedkmeans.flower.transport import Patience
 from tests.flower import liar
 from tests.flower.processes import (
     HERE,
@@ -311,7 +311,7 @@ def test_a_site_that_went_deaf_is_connected_again(running, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "program", [pytest.param("flower-superlink", marks=pytest.mark.short), "fedkmeans.flower.gate"]
+    "program", [pytest.param("flower-superlink", marks=pytest.mark.short), "fedkmeans.flower.deploy.gate"]
 )
 def test_a_program_of_the_server_that_is_killed_is_started_again_and_the_run_goes_on(running, program):
     rounds = exactly(4)

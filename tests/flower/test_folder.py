@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.flower import certificates
-from fedkmeans.flower.certificates import (
+from fedkmeans.flower.deploy import certificates
+from fedkmeans.flower.deploy.certificates import (
     check_site_private,
     days_left,
     new_authority,
@@ -26,9 +26,9 @@ from fedkmeans.flower.certificates import (
     site_private,
     site_public,
 )
-from fedkmeans.flower.folder import Federation, FederationFolder, new_federation, renew_server
-from fedkmeans.flower.join_file import JoinFile
-from fedkmeans.flower.toml import to_toml
+from fedkmeans.flower.deploy.folder import Federation, FederationFolder, new_federation, renew_server
+from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.toml import to_toml
 
 SITES = ("north", "south", "own-key")
 HOSPITALS = Federation('Hôpitaux "d\'ici"', "fed.example.org", 9443, 9444, SITES, ("age", "bmi, kg/m²"))

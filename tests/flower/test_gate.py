@@ -10,9 +10,9 @@ import httpx
 import pytest
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 
-from fedkmeans.flower import gate as gate_module
-from fedkmeans.flower.certificates import new_authority, new_server
-from fedkmeans.flower.gate import PASSED, Gate
+from fedkmeans.flower.deploy import gate as gate_module
+from fedkmeans.flower.deploy.certificates import new_authority, new_server
+from fedkmeans.flower.deploy.gate import PASSED, Gate
 
 PULL = "/v1/fleet/pull-messages"
 BODY = bytes(range(256)) * 5

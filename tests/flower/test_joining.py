@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedkmeans.flower import joining
-from fedkmeans.flower.certificates import new_authority
-from fedkmeans.flower.joining import check_server
+from fedkmeans.flower.deploy import joining
+from fedkmeans.flower.deploy.certificates import new_authority
+from fedkmeans.flower.deploy.joining import check_server
 
 NOW = datetime(2026, 2, 28, 23, 59, 58, tzinfo=UTC)
 

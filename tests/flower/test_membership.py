@@ -3,12 +3,12 @@
 import pytest
 
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.federations.flower import Patience
-from fedkmeans.flower import certificates, services
-from fedkmeans.flower.folder import CONNECTION, Federation, new_federation
-from fedkmeans.flower.join_file import JoinFile
-from fedkmeans.flower.joining import make_ready
-from fedkmeans.flower.membership import add_sites, remove_site
+from fedkmeans.flower.deploy import certificates, services
+from fedkmeans.flower.deploy.folder import CONNECTION, Federation, new_federation
+from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.joining import make_ready
+from fedkmeans.flower.deploy.membership import add_sites, remove_site
+from fedkmeans.flower.transport import Patience
 from tests.flower.processes import blobs, federation, free_ports
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from fedkmeans.federations.flower import Patience
+from fedkmeans.flower.transport import Patience
 from tests.flower import bad_link
 from tests.flower.processes import blobs, check_model, federation
 

@@ -8,8 +8,9 @@ import pytest
 from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
 from fedkmeans.errors import FederationError
-from fedkmeans.flower import only_app, services, site_programs
+from fedkmeans.flower import only_app
 from fedkmeans.flower.client_app import app
+from fedkmeans.flower.deploy import services, site_programs
 
 pytestmark = pytest.mark.slow
 

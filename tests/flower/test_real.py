@@ -19,9 +19,9 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedkmeans import FederatedKMeans, InProcess
-from fedkmeans.federations.flower import Patience
-from fedkmeans.flower import services
-from fedkmeans.flower.folder import CONNECTION
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.folder import CONNECTION
+from fedkmeans.flower.transport import Patience
 from fedkmeans.model import Model
 from tests.flower.processes import HERE, blobs, check_model, federation, signal_family, wait_for
 

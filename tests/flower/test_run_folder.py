@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkmeans import FederatedKMeans, InProcess
-from fedkmeans.flower.run_folder import RunFolder
+from fedkmeans.flower.deploy.run_folder import RunFolder
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 

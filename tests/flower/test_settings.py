@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkmeans.catalogue import ALGORITHMS
+from fedkmeans._utils.checks import PARAMETERS
 from fedkmeans.errors import ParameterError
-from fedkmeans.federations.flower import Patience
-from fedkmeans.flower.folder import app_project
-from fedkmeans.flower.settings import RunSettings, from_run_config, to_run_config
-from fedkmeans.flower.toml import to_toml
-from fedkmeans.parameters import PARAMETERS
+from fedkmeans.flower.deploy.folder import app_project
+from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
+from fedkmeans.flower.deploy.toml import to_toml
+from fedkmeans.flower.transport import Patience
+from fedkmeans.registry import ALGORITHMS
 
 FEDERATED = sorted(name for name, algorithm in ALGORITHMS.items() if not algorithm.pooled)
 

@@ -14,9 +14,9 @@ import scipy.sparse
 
 from fedkmeans import FederatedKMeans, InProcess, Site, SitePolicy
 from fedkmeans.errors import DataError
-from fedkmeans.federations.flower import Flower, Patience
-from fedkmeans.flower.site_folder import keep, open_site, prepare
-from fedkmeans.records import LocalUpdate, Score, SendChange
+from fedkmeans.flower.deploy.site_folder import keep, open_site, prepare
+from fedkmeans.flower.transport import Flower, Patience
+from fedkmeans.protocol.messages import LocalUpdate, Score, SendChange
 from tests.flower.grids import LocalGrid
 
 RNG = np.random.default_rng(3)
@@ -195,7 +195,7 @@ def test_what_was_said_is_known_to_the_next_process(folder):
         first.answer(SendChange(UPDATE, "run", total, "e1", {"north": None}))
     keep(folder, first)
     code = (
-        "import sys; from pathlib import Path; from fedkmeans.flower.site_folder import open_site; "
+        "import sys; from pathlib import Path; from fedkmeans.flower.deploy.site_folder import open_site; "
         "found = open_site(Path(sys.argv[1])); "
         "print([(run, total, said.pending_in, said.pending.n_samples, repr(said.pending.inertia)) "
         "for run, totals in found.spoken.items() for total, said in totals.items()])"

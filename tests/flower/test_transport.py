@@ -16,15 +16,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedkmeans import InProcess, Site
-from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.errors import FederationError, WireError
-from fedkmeans.federations import flower
-from fedkmeans.federations.flower import Flower, Patience
-from fedkmeans.federations.flower_messages import read_content, read_numbers, write_content
-from fedkmeans.flower import site_folder
-from fedkmeans.journal import Journalled
-from fedkmeans.records import Describe, LocalUpdate, Score, SendWord
-from fedkmeans.wire import Packed, decode, encode
+from fedkmeans.flower import transport
+from fedkmeans.flower.deploy import site_folder
+from fedkmeans.flower.message import read_content, read_numbers, write_content
+from fedkmeans.flower.transport import Flower, Patience
+from fedkmeans.protocol.codec import Packed, decode, encode
+from fedkmeans.protocol.journal import Journalled
+from fedkmeans.protocol.messages import Describe, LocalUpdate, Score, SendWord
+from fedkmeans.registry import ALGORITHMS
 from tests.flower.grids import LocalGrid, reply_to
 from tests.small_models import assert_same, outcome, small
 
@@ -43,7 +43,7 @@ def sites():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Nobody needs to be waited for here, nor the disk."""
-    monkeypatch.setattr(flower, "_LOOK_S", 0.01)
+    monkeypatch.setattr(transport, "_LOOK_S", 0.01)
     monkeypatch.setattr(os, "fsync", lambda number: None)
 
 
@@ -161,7 +161,7 @@ def clock(monkeypatch):
             self.slept += (seconds,)
 
     clock = Clock()
-    monkeypatch.setattr(flower, "time", clock)
+    monkeypatch.setattr(transport, "time", clock)
     return clock
 
 

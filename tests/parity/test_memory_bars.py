@@ -8,9 +8,9 @@ from joblib import Parallel, delayed
 from tests.parity.test_paper import federation_of
 
 from fedkmeans import FKM, FederatedKMeans, KFed
-from fedkmeans.clustering import inertia_of, lloyd
-from fedkmeans.conversation import hold
-from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.algorithms.initialization import INITIALIZERS
+from fedkmeans.kernels.reference.kmeans import inertia_of, lloyd
+from fedkmeans.protocol.exchange import hold
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_data")]
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkmeans import lloyd
 from fedkmeans.kernels import Rows, find_kernel
+from fedkmeans.kernels.reference import lloyd
 
 pytestmark = pytest.mark.slow
 
@@ -379,7 +379,7 @@ def lines_walked(n_walks):
 
     Only with NUMBA_DISABLE_JIT=1, in a process of its own.
     """
-    from fedkmeans.kernels import compiled
+    from fedkmeans.kernels.numba import compiled
 
     codes = {
         function.__code__: {line for _, _, line in function.__code__.co_lines() if line}

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkmeans.baselines.kfed import _order_of_rows
-from fedkmeans.kernels import Rows, compiled, find_kernel, gram_kmeans
+from fedkmeans.algorithms.kfed import _order_of_rows
+from fedkmeans.kernels import Rows, find_kernel
+from fedkmeans.kernels.numba import compiled, gram_kmeans
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import federations
 
-from fedkmeans import lloyd
-from fedkmeans.lloyd import assign, cluster_sums, local_update, means, relocate_empty, squared_distances
+from fedkmeans.kernels.reference import lloyd
+from fedkmeans.kernels.reference.lloyd import (
+    assign,
+    cluster_sums,
+    local_update,
+    means,
+    relocate_empty,
+    squared_distances,
+)
 
 
 @given(federations(max_rows=60), st.sampled_from([np.float64, np.float32]))

@@ -12,14 +12,14 @@ from tests.lossy import Lossy
 from tests.strategies import federations
 
 from fedkmeans import InProcess
-from fedkmeans.conversation import hold
-from fedkmeans.last_word import speak
-from fedkmeans.lloyd import assign, cluster_sums
-from fedkmeans.memory import find_memory
-from fedkmeans.records import SendWord
-from fedkmeans.rounds import LocalWork
-from fedkmeans.state import State
-from fedkmeans.words import RunningTotal, Word, two_sum
+from fedkmeans.algorithms.memory import find_memory
+from fedkmeans.algorithms.rounds import LocalWork
+from fedkmeans.algorithms.state import State
+from fedkmeans.client.delta_state import speak
+from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
+from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.messages import SendWord
+from fedkmeans.protocol.statistics import RunningTotal, Word, two_sum
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from sklearn.base import clone
 from tests.strategies import federations
 
 from fedkmeans import FKM, FederatedKMeans, KFed, Site
-from fedkmeans.aggregation import target
-from fedkmeans.conversation import add_up
-from fedkmeans.federations.in_process import InProcess
-from fedkmeans.records import LocalUpdate
+from fedkmeans.algorithms.server_update import target
+from fedkmeans.client.in_process import InProcess
+from fedkmeans.protocol.exchange import add_up
+from fedkmeans.protocol.messages import LocalUpdate
 
 pytestmark = pytest.mark.slow
 

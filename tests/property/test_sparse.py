@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site, checksums, lloyd, local_clustering
-from fedkmeans.kernels import Rows, fast, find_kernel, scanning
-from fedkmeans.local_clustering import top_directions
-from fedkmeans.records import DrawPoint, FindBox
-from fedkmeans.site import SitePolicy
-from fedkmeans.sparse_rows import SparseRows
+from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
+from fedkmeans.client import local_kmeans
+from fedkmeans.client.local_kmeans import top_directions
+from fedkmeans.client.site import SitePolicy
+from fedkmeans.kernels import Rows, find_kernel, fingerprint
+from fedkmeans.kernels.numba import scanning
+from fedkmeans.kernels.reference import lloyd
+from fedkmeans.kernels.sparse import SparseRows
+from fedkmeans.protocol.messages import DrawPoint, FindBox
 
 pytestmark = pytest.mark.slow
 
@@ -121,9 +124,9 @@ def test_sparse_rows_are_the_same_rows(X, seed):
 def test_checksum_is_that_of_the_dense_rows(X):
     rows = SparseRows.of(sparse.csr_array(X))
     expected = zlib.crc32(np.ascontiguousarray(X, dtype=np.float64) + 0.0)
-    assert checksums.checksum(X) == expected
-    assert checksums.checksum(rows) == expected
-    assert checksums._of_sparse(rows) == expected
+    assert fingerprint.checksum(X) == expected
+    assert fingerprint.checksum(rows) == expected
+    assert fingerprint._of_sparse(rows) == expected
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -168,7 +171,7 @@ def test_kmeans_is_that_of_the_dense_rows(name, small, problem, seed):
     X, rows, _, weight, centroids = problem
     kernel, plain, k = find_kernel(name), find_kernel("numpy"), len(centroids)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast, "SMALL", small)
+        patch.setattr(kernel, "SMALL", small)
         np.testing.assert_array_equal(
             kernel.lloyd(rows, centroids, 10, weight), plain.lloyd(X, centroids, 10, weight)
         )
@@ -257,8 +260,8 @@ def test_directions_span_the_same_space(seed, shape, gram):
     X = np.where(rng.random(shape) < 0.3, rng.normal(size=shape), 0.0)
     rows = SparseRows.of(sparse.csr_array(X))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_clustering, "SMALL", 0)
-        patch.setattr(local_clustering, "_LARGEST_GRAM", 100 if gram else 0)
+        patch.setattr(local_kmeans, "SMALL", 0)
+        patch.setattr(local_kmeans, "_LARGEST_GRAM", 100 if gram else 0)
         found = top_directions(rows, 3, np.random.default_rng(0))
     expected = top_directions(X, 3, np.random.default_rng(0))
     values = np.linalg.svd(X, compute_uv=False)

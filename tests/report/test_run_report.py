@@ -7,7 +7,7 @@ import pytest
 
 from fedkmeans import FederatedKMeans, KFed
 from fedkmeans.model import Model
-from fedkmeans.report.run import page
+from fedkmeans.study.page.run import page
 
 
 def model_of(estimator, X, names=None, algorithm="last-word"):

@@ -13,9 +13,9 @@ import pytest
 from tests.report.studies import K, make_study
 
 from fedkmeans.errors import DataError
-from fedkmeans.report import content, head
-from fedkmeans.report.pictures import ends, matched, png, strip, view_of
-from fedkmeans.report.study import page, script_json, write_report
+from fedkmeans.study.page import content, head
+from fedkmeans.study.page.pictures import ends, matched, png, strip, view_of
+from fedkmeans.study.page.study import page, script_json, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -355,7 +355,7 @@ def test_the_file_is_there_whole_or_not_at_all(study, tmp_path, monkeypatch):
     write_report(*study, path)
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
     before = path.read_bytes()
-    monkeypatch.setattr("fedkmeans.report.study.page", lambda *parts: "\ud800")  # cannot be written
+    monkeypatch.setattr("fedkmeans.study.page.study.page", lambda *parts: "\ud800")  # cannot be written
     with pytest.raises(UnicodeEncodeError):
         write_report(*study, path)
     assert path.read_bytes() == before

@@ -9,12 +9,12 @@ from matplotlib.collections import LineCollection, PolyCollection
 from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 from fedkmeans.errors import ParameterError, StudyError
-from fedkmeans.plots import INK
 from fedkmeans.study import Store, run_study, tasks_of
 from fedkmeans.study.averages import averages, mean_curves
 from fedkmeans.study.figures import draw, draw_curves
 from fedkmeans.study.frame import results
 from fedkmeans.study.panels import looks_of
+from fedkmeans.study.plots import INK
 
 POOLED = ("synthetic", None, "k-means", None, [1.0, 3.0])
 TWO_NUMBERS = (

@@ -10,12 +10,12 @@ import pytest
 
 import fedkmeans.study.rows as study_rows
 from fedkmeans import InProcess
-from fedkmeans.catalogue import make
+from fedkmeans._utils.seeding import derive_seed, generator
+from fedkmeans.client.site import SitePolicy
 from fedkmeans.data import load_digits, partition
 from fedkmeans.errors import StudyError
 from fedkmeans.metrics import external_metrics, score_per_sample
-from fedkmeans.seeding import derive_seed, generator
-from fedkmeans.site import SitePolicy
+from fedkmeans.registry import make
 from fedkmeans.study import Store, Task, load_plan, measure, run_study, tasks_of
 from fedkmeans.study.measure import N_CURVES
 

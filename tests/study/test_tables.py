@@ -11,9 +11,9 @@ import pytest
 from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 from fedkmeans.errors import ParameterError, StudyError
-from fedkmeans.paper_values import PAPER
 from fedkmeans.study import Store, run_study, tasks_of
 from fedkmeans.study.frame import results
+from fedkmeans.study.paper_values import PAPER
 from fedkmeans.study.tables import COLUMNS, render, summarize
 
 FORMS = ("text", "markdown", "latex", "csv")

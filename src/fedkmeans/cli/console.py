@@ -64,7 +64,7 @@ def write_json(found: dict[str, Any]) -> None:
     """Write a result for programs, in ASCII where the output can hold no more."""
     import typer
 
-    from fedkmeans.cards import to_json
+    from fedkmeans.model_card import to_json
 
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     typer.echo(to_json(found, indent=2, ascii_only=not encoding.lower().startswith("utf")))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedkmeans._utils.checks import check_integer
 from fedkmeans.cli import console
 from fedkmeans.cli.outputs import writing
-from fedkmeans.demo import explain, render_table, run_demo
 from fedkmeans.errors import ParameterError
-from fedkmeans.parameters import check_integer
+from fedkmeans.study.demo import explain, render_table, run_demo
 
 _QUICK_ROUNDS = 100
 

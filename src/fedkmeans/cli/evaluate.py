@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import read_for_model
 from fedkmeans.cli.source import Source
 from fedkmeans.cli.words import count
 from fedkmeans.data import ClientTable
-from fedkmeans.lloyd import inertia_per_cluster
+from fedkmeans.kernels.reference.lloyd import inertia_per_cluster
 from fedkmeans.metrics import external_metrics
 from fedkmeans.model import Model
-from fedkmeans.records import ScoreTotals
-from fedkmeans.typing import DataArray, IntArray
+from fedkmeans.protocol.messages import ScoreTotals
 
 _TITLES = {
     "accuracy": "accuracy",

@@ -9,24 +9,24 @@ from typing import Any
 
 import typer
 
+from fedkmeans._utils.checks import check_real
 from fedkmeans.cli import console
 from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.source import names
 from fedkmeans.cli.words import count
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.flower import services
-from fedkmeans.flower.certificates import AUTHORITY_DAYS, days_left, read_site_public
-from fedkmeans.flower.folder import (
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.certificates import AUTHORITY_DAYS, days_left, read_site_public
+from fedkmeans.flower.deploy.folder import (
     CONNECTION,
     Federation,
     FederationFolder,
     new_federation,
     renew_server,
 )
-from fedkmeans.flower.membership import add_sites, remove_site
-from fedkmeans.flower.run_folder import RunFolder
-from fedkmeans.flower.serving import serve
-from fedkmeans.parameters import check_real
+from fedkmeans.flower.deploy.membership import add_sites, remove_site
+from fedkmeans.flower.deploy.run_folder import RunFolder
+from fedkmeans.flower.deploy.serving import serve
 
 _HAND_OVER = "Hand each site its file, safely, and delete it here: it holds the site's private key."
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import typer
 
-from fedkmeans.atomic import atomic_path
+from fedkmeans._utils.atomic_io import atomic_path
+from fedkmeans._utils.seeding import as_seed
+from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
 from fedkmeans.cli.federation import check_served
 from fedkmeans.cli.fit import checked_tuning
@@ -21,16 +23,14 @@ from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.progress import duration
 from fedkmeans.cli.words import count, why_stopped
 from fedkmeans.errors import DataError, FederationError, ParameterError
-from fedkmeans.federations.flower import Patience
-from fedkmeans.flower import services
-from fedkmeans.flower.folder import CONNECTION, FederationFolder, check_site_name
-from fedkmeans.flower.run_folder import RunFolder
-from fedkmeans.flower.settings import RunSettings, from_run_config, to_run_config
-from fedkmeans.flower.toml import to_toml
-from fedkmeans.initialization import INITIALIZERS
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, check_site_name
+from fedkmeans.flower.deploy.run_folder import RunFolder
+from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
+from fedkmeans.flower.deploy.toml import to_toml
+from fedkmeans.flower.transport import Patience
 from fedkmeans.model import Model
-from fedkmeans.report.run import write_run_report
-from fedkmeans.seeding import as_seed
+from fedkmeans.study.page.run import write_run_report
 
 _LOOK_S, _ASK_FLOWER_S = 0.5, 10.0
 _SETTINGS_FILE = "run.toml"

@@ -12,8 +12,13 @@ import numpy as np
 import pandas as pd
 import typer
 
-from fedkmeans import catalogue
-from fedkmeans.algorithms import agree_on_schema
+from fedkmeans import registry
+from fedkmeans._utils.checks import check_choice, check_integer
+from fedkmeans._utils.seeding import as_seed
+from fedkmeans._utils.typing import DataArray, IntArray
+from fedkmeans.algorithms.fit import agree_on_schema
+from fedkmeans.algorithms.initialization import INITIALIZERS
+from fedkmeans.algorithms.memory import MemorySetting
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import Client, as_clients, deal_out, notes_on_columns, read_source
 from fedkmeans.cli.options import TUNING
@@ -22,22 +27,17 @@ from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import duration, watch_rounds
 from fedkmeans.cli.source import BuiltIn, Source
 from fedkmeans.cli.words import WEIGHTINGS, count, exchanged, option, why_stopped
-from fedkmeans.conversation import hold
+from fedkmeans.client.in_process import InProcess
+from fedkmeans.client.shared_table import common_table
+from fedkmeans.client.site import Site
 from fedkmeans.data import read_table
 from fedkmeans.data.messages import listing
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.federations.in_process import InProcess
-from fedkmeans.initialization import INITIALIZERS
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.preparation import Stopwatch
-from fedkmeans.lloyd import assign
-from fedkmeans.memory import MemorySetting
+from fedkmeans.kernels.reference.lloyd import assign
 from fedkmeans.model import Model, is_model
-from fedkmeans.parameters import check_choice, check_integer
-from fedkmeans.seeding import as_seed
-from fedkmeans.shards import common_table
-from fedkmeans.site import Site
-from fedkmeans.typing import DataArray, IntArray
+from fedkmeans.protocol.exchange import hold
 
 # Loading compiled code takes less than this, compiling it more.
 _WORTH_MENTIONING_S = 2.0
@@ -81,11 +81,11 @@ def run_fit(task: Task, quiet: bool) -> None:
     tuning = checked_tuning(task.algorithm, task.tuning)
     clients = _read(task, seed)
     tuning = _with_start(tuning, task.n_clusters, clients[0])
-    estimator = catalogue.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
+    estimator = registry.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
     stopwatch = Stopwatch()
-    fit = _fit_pooled if catalogue.find_algorithm(task.algorithm).pooled else _fit_federated
+    fit = _fit_pooled if registry.find_algorithm(task.algorithm).pooled else _fit_federated
     try:
-        fit(estimator, clients, catalogue.find_algorithm(task.algorithm).title, quiet)
+        fit(estimator, clients, registry.find_algorithm(task.algorithm).title, quiet)
     except KeyboardInterrupt as stop:
         if not hasattr(estimator, "cluster_centers_"):
             console.interrupted("there is no result yet, so nothing is written.")
@@ -108,15 +108,15 @@ def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     """Turn text into what the estimator takes; refuse what it does not take, in terms of options."""
     _check_options(name, tuning)
     tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}
-    if not catalogue.find_algorithm(name).pooled:
-        catalogue.make(name, **tuning).check_parameters()
+    if not registry.find_algorithm(name).pooled:
+        registry.make(name, **tuning).check_parameters()
     return tuning
 
 
 def _check_options(name: str, tuning: dict[str, Any]) -> None:
     """Refuse options that the algorithm does not have, and names that do not exist."""
-    check_choice("--algorithm", name, catalogue.ALGORITHMS)
-    algorithm = catalogue.find_algorithm(name)
+    check_choice("--algorithm", name, registry.ALGORITHMS)
+    algorithm = registry.find_algorithm(name)
     takes = [parameter for parameter in TUNING if parameter in algorithm.parameters()]
     unknown = [parameter for parameter in tuning if parameter not in takes]
     if unknown == ["weighting"] and "weighting" in algorithm.fixed:
@@ -125,7 +125,7 @@ def _check_options(name: str, tuning: dict[str, Any]) -> None:
     if unknown and set(unknown) <= {"memory", "tol_score"} & algorithm.fixed.keys():
         options = ", ".join(map(option, unknown))
         memory = _memory(tuning.get("memory", "server"))
-        way = "leave it out" if memory is None else f"use --algorithm {catalogue.algorithm_with(memory)}"
+        way = "leave it out" if memory is None else f"use --algorithm {registry.algorithm_with(memory)}"
         raise ParameterError(f"{options} cannot be set for {name!r}, which has no memory; {way}")
     if unknown:
         options = ", ".join(map(option, takes))
@@ -259,7 +259,7 @@ def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:
 
 
 def _tell(task: Task, model: Model, sizes: IntArray, stopwatch: Stopwatch) -> None:
-    algorithm = catalogue.find_algorithm(task.algorithm)
+    algorithm = registry.find_algorithm(task.algorithm)
     result, data = model.card["result"], model.card["data"]
     sent = exchanged(model.card["history"])
     rows = [
@@ -291,7 +291,7 @@ def _note_on_empty(task: Task, sizes: IntArray) -> None:
     empty = int((sizes == 0).sum())
     if empty:
         ways = ["fewer clusters", "another --seed"]
-        if "init" in catalogue.find_algorithm(task.algorithm).parameters():
+        if "init" in registry.find_algorithm(task.algorithm).parameters():
             ways += ["--init k-means++"] if task.tuning.get("init") != "k-means++" else []
         have = "has" if empty == 1 else "have"
         console.note(

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedkmeans._utils.checks import check_choice
+from fedkmeans._utils.seeding import generator
+from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.cli import console
 from fedkmeans.cli.source import BuiltIn, Source, names
 from fedkmeans.data import PARTITIONERS, ClientTable, Dataset, load_dataset, partition, read_clients
@@ -19,9 +22,6 @@ from fedkmeans.data.tables import Table
 from fedkmeans.data.text import find_layout
 from fedkmeans.errors import ModelError, ParameterError
 from fedkmeans.model import Model
-from fedkmeans.parameters import check_choice
-from fedkmeans.seeding import generator
-from fedkmeans.typing import DataArray, FloatArray, IntArray
 
 # Beyond this ratio of standard deviations the wider column alone decides which centroid is nearest.
 _UNEVEN = 100.0

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans.catalogue import ALGORITHMS
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
 from fedkmeans.cli.source import Source
@@ -19,6 +18,7 @@ from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, ty
 from fedkmeans.data.readers import RawTable, read_raw
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.model import Model, is_model
+from fedkmeans.registry import ALGORITHMS
 
 
 def run_inspect(source: Source, as_json: bool) -> None:

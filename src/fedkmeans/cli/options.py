@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from fedkmeans.parameters import PARAMETERS
+from fedkmeans._utils.checks import PARAMETERS
 
 # An option that may be left out; its help says what happens then, and "None" would say nothing.
 optional = partial(typer.Option, show_default=False)

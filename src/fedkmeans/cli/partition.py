@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from fedkmeans._utils.checks import check_choice, check_integer
+from fedkmeans._utils.seeding import generator
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import check_way, note_on_headers, notes_on_rows, reading
 from fedkmeans.cli.outputs import check_new_folder, writing
 from fedkmeans.cli.source import Source
 from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.parameters import check_choice, check_integer
-from fedkmeans.seeding import generator
-from fedkmeans.typing import DataArray, IntArray
 
 _BY_COLUMN = "by-column"
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.status import Status
 
-from fedkmeans.rounds import Observer
-from fedkmeans.state import RoundInfo, State
+from fedkmeans.algorithms.rounds import Observer
+from fedkmeans.algorithms.state import RoundInfo, State
 
 _REFRESH_S = 0.1
 _FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 30.0

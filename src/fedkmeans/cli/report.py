@@ -7,7 +7,7 @@ from pathlib import Path
 from fedkmeans.cli import console
 from fedkmeans.cli.outputs import check_new_file, writing
 from fedkmeans.model import Model
-from fedkmeans.report.run import write_run_report
+from fedkmeans.study.page.run import write_run_report
 
 
 def write_page(model: Path, out: Path, title: str | None, force: bool) -> None:

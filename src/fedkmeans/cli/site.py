@@ -12,12 +12,12 @@ from fedkmeans.cli.inputs import read_source
 from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.source import Source
 from fedkmeans.cli.words import count
+from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.flower.certificates import check_site_private
-from fedkmeans.flower.join_file import JoinFile
-from fedkmeans.flower.joining import check_server, make_ready, stay_connected
-from fedkmeans.flower.site_programs import check_programs
-from fedkmeans.site import Site, SitePolicy
+from fedkmeans.flower.deploy.certificates import check_site_private
+from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.joining import check_server, make_ready, stay_connected
+from fedkmeans.flower.deploy.site_programs import check_programs
 
 
 @dataclass(frozen=True)

@@ -251,8 +251,8 @@ def show_table(
 
 def save_figure(plan: Path, store: Path | None, metrics: Sequence[str], best: float, out: Path) -> None:
     """Draw and save."""
-    from fedkmeans.plots import save_figure as save
     from fedkmeans.study.figures import draw
+    from fedkmeans.study.plots import save_figure as save
 
     loaded, _, frame = _results(plan, store)
     console.say(f"The figure is in {str(save(draw(loaded, frame, metrics, best), out))!r}.")
@@ -260,8 +260,8 @@ def save_figure(plan: Path, store: Path | None, metrics: Sequence[str], best: fl
 
 def save_convergence(plan: Path, store: Path | None, clients: int | None, out: Path) -> None:
     """Draw the score against the rounds, and save."""
-    from fedkmeans.plots import save_figure as save
     from fedkmeans.study.figures import draw_curves
+    from fedkmeans.study.plots import save_figure as save
 
     loaded, _, frame = _results(plan, store)
     console.say(f"The figure is in {str(save(draw_curves(loaded, frame, clients), out))!r}.")
@@ -269,7 +269,7 @@ def save_convergence(plan: Path, store: Path | None, clients: int | None, out: P
 
 def save_report(plan: Path, store: Path | None, out: Path | None) -> None:
     """Write the page."""
-    from fedkmeans.report.study import write_report
+    from fedkmeans.study.page.study import write_report
 
     loaded, kept, frame = _results(plan, store)
     path = kept.folder / "report.html" if out is None else out

@@ -1,6 +1,6 @@
 """Data in and out: data sets, tables of clients, and ways to deal one data set out to clients."""
 
-from fedkmeans.atomic import atomic_folder, atomic_path
+from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
 from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
 from fedkmeans.data.clients import ClientTable, labels_by_file, read_clients
 from fedkmeans.data.datasets import DATASETS, load_dataset

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.errors import DataError
-from fedkmeans.typing import DataArray, IntArray
 
 DATA_VARIABLE = "FEDKMEANS_DATA"
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedkmeans.typing import DataArray
+from fedkmeans._utils.typing import DataArray
 
 # A NumPy column (a view of a matrix), or a pyarrow.ChunkedArray; pyarrow has no types for mypy.
 Column: TypeAlias = Any

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.messages import one_line
 from fedkmeans.errors import DataError
-from fedkmeans.typing import DataArray
 
 _UNSIGNED_BYTE = 0x08
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from sklearn import datasets as sk_datasets
 
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
 from fedkmeans.data.idx import find_idx, read_idx
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.typing import DataArray, IntArray
 
 _N_TRAIN = 60_000
 _N_ALL = 70_000

@@ -14,13 +14,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.feather as pa_feather
 import pyarrow.parquet as pq
 
-from fedkmeans.atomic import atomic_path
+from fedkmeans._utils.atomic_io import atomic_path
+from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.columns import Mask
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw
 from fedkmeans.data.text import as_written, find_layout, rows_of_text
 from fedkmeans.errors import DataError
-from fedkmeans.typing import DataArray
 
 # Leading zeros, a plus sign, and whole numbers of more digits than a double keeps.
 _NOT_A_MEASUREMENT = r"^(?:\+|-?0[0-9]|-?[0-9]{16,}$)"

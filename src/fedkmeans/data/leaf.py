@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.base import Dataset
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import DataError
-from fedkmeans.typing import DataArray, IntArray
 
 _KEYS = ("users", "num_samples", "user_data")
 _REMEDY = "make it again with LEAF's preprocess.sh"

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.messages import listing, one_line
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.typing import DataArray, IntArray
 
 # Beyond this all shares are equal to double precision, and the sampler itself overflows near 1e308.
 _LARGEST_ALPHA = 1e12

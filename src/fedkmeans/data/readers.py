@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.columns import Column
 from fedkmeans.data.leaf import read_leaf
 from fedkmeans.data.messages import is_control, listing, one_line, subject
 from fedkmeans.data.text import read_text
 from fedkmeans.errors import DataError
-from fedkmeans.typing import DataArray
 
 _NUMPY_MARKS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty archive
 _OBJECTS = "Object arrays cannot be loaded"  # NumPy's words for what only a pickle could hold

@@ -11,13 +11,13 @@ from typing import get_args, get_type_hints
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from fedkmeans import records
 from fedkmeans.errors import FederationError, FedKMeansError
-from fedkmeans.federations.flower_messages import ACTION, read_content, write_content
-from fedkmeans.flower import site_folder
+from fedkmeans.flower.deploy import site_folder
+from fedkmeans.flower.message import ACTION, read_content, write_content
 from fedkmeans.flower.simulated import simulated_site
-from fedkmeans.queries import check_query
-from fedkmeans.wire import decode, encode
+from fedkmeans.protocol import messages
+from fedkmeans.protocol.codec import decode, encode
+from fedkmeans.protocol.queries import check_query
 
 log = logging.getLogger(__name__)
 app = ClientApp()
@@ -26,7 +26,7 @@ app = ClientApp()
 FOLDER_KEY, PARTITION_KEY = "site-folder", "partition-id"
 FOLDER_VARIABLE = "FEDKMEANS_SITE"
 
-QUERIES: tuple[type, ...] = get_args(get_args(get_type_hints(records.Bundle)["queries"])[0])
+QUERIES: tuple[type, ...] = get_args(get_args(get_type_hints(messages.Bundle)["queries"])[0])
 # Flower's codes end well below; the reason says what matters.
 _REFUSED = 1000
 

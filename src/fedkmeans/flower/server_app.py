@@ -11,14 +11,14 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedkmeans.algorithms.rounds import Observer
+from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.errors import FederationError, FedKMeansError
-from fedkmeans.federations.flower import Flower
-from fedkmeans.flower.run_folder import RunFolder
-from fedkmeans.flower.settings import RunSettings, from_run_config
-from fedkmeans.journal import Journalled
+from fedkmeans.flower.deploy.run_folder import RunFolder
+from fedkmeans.flower.deploy.settings import RunSettings, from_run_config
+from fedkmeans.flower.transport import Flower
 from fedkmeans.model import Model
-from fedkmeans.rounds import Observer
-from fedkmeans.state import RoundInfo, State
+from fedkmeans.protocol.journal import Journalled
 
 log = logging.getLogger(__name__)
 app = ServerApp()

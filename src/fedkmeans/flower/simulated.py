@@ -6,8 +6,8 @@ from pathlib import Path
 
 from flwr.app import Context
 
+from fedkmeans.client.site import Site
 from fedkmeans.errors import ParameterError
-from fedkmeans.site import Site
 
 DATA_KEY, PARTITION_KEY = "data", "partition-id"
 

@@ -1,7 +1,7 @@
 """Kernels: who does the arithmetic on a client's rows. They differ in speed, not in what they find.
 
 `numpy`
-    The plain version of `fedkmeans.lloyd`, to be read and held against the paper.
+    The plain version of `fedkmeans.kernels.reference.lloyd`, to be read and held against the paper.
 `numba`
     Compiled, with memory of the last round; the same labels, centroids to rounding.
 `auto`
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from fedkmeans._utils.checks import check_choice
+from fedkmeans.kernels.base import Clustered, Kernel, Outcome, Rows
 from fedkmeans.kernels.preparation import preparing
-from fedkmeans.kernels.protocol import Clustered, Kernel, Outcome, Rows
-from fedkmeans.parameters import check_choice
-from fedkmeans.sparse_rows import Table
+from fedkmeans.kernels.sparse import Table
 
 __all__ = [
     "AUTO",
@@ -31,7 +31,7 @@ __all__ = [
 
 AUTO = "auto"
 # Where each kernel is; imported when it is first needed, as compiled code takes a moment to load.
-KERNELS = {"numpy": "fedkmeans.kernels.plain", "numba": "fedkmeans.kernels.fast"}
+KERNELS = {"numpy": "fedkmeans.kernels.reference.kernel", "numba": "fedkmeans.kernels.numba.kernel"}
 
 # A round of the plain version takes about this long for each client and for each number.
 _SECONDS_A_CLIENT, _SECONDS_A_NUMBER = 3e-4, 2e-8

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import StudyError
 from fedkmeans.study.cells import best_runs, cells_of, check_best, check_metric, choose_clients, runs_of
 from fedkmeans.study.plan import Plan
-from fedkmeans.typing import FloatArray
 
 
 def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float = 0.5) -> pd.DataFrame:

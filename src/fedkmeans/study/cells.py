@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from fedkmeans._utils.checks import check_choice, check_real
 from fedkmeans.errors import StudyError
-from fedkmeans.parameters import check_choice, check_real
 from fedkmeans.study.frame import METRICS
 from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
 

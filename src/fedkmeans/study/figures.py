@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedkmeans.plots import INK
+from fedkmeans._utils.typing import FloatArray
 from fedkmeans.study.averages import averages, mean_curves
 from fedkmeans.study.cells import cells_of, check_metric, choose_clients, places_of, runs_of
 from fedkmeans.study.frame import METRICS
 from fedkmeans.study.panels import Look, add_legend, lay_out, looks_of, no_formula
 from fedkmeans.study.plan import AlgorithmPlan, Plan
-from fedkmeans.typing import FloatArray
+from fedkmeans.study.plots import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

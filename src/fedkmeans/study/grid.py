@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from fedkmeans._utils.checks import check_integer
 from fedkmeans.errors import StudyError
-from fedkmeans.parameters import check_integer
 from fedkmeans.study.plan import DataPlan, Distribution, Plan
 from fedkmeans.study.rules import rule_text
 

@@ -14,20 +14,20 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fedkmeans.catalogue import make
+from fedkmeans._utils.seeding import derive_seed
+from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.client.in_process import InProcess
+from fedkmeans.client.site import SitePolicy
 from fedkmeans.errors import FedKMeansError, StudyError
-from fedkmeans.federations.in_process import InProcess
 from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
-from fedkmeans.seeding import derive_seed
-from fedkmeans.site import SitePolicy
-from fedkmeans.state import RoundInfo, State
+from fedkmeans.registry import make
 from fedkmeans.study.grid import Task, distribution_of, key_of
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.rows import StudyRows, clients_of, load_rows
 from fedkmeans.study.rules import check_rule
 from fedkmeans.study.store import Record
-from fedkmeans.typing import FloatArray, IntArray
 
 # The first runs keep how their score fell, and the very first its centroids.
 N_CURVES, N_CENTROIDS = 5, 1

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedkmeans.plots import INK, PALETTE, new_figure
 from fedkmeans.study.cells import Place
 from fedkmeans.study.plan import Plan
+from fedkmeans.study.plots import INK, PALETTE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

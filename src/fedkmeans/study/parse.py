@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedkmeans.catalogue import find_algorithm, make
+from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans.data import DATASETS, MISSING_RULES, PARTITIONERS, partition
 from fedkmeans.errors import FedKMeansError, StudyError
-from fedkmeans.paper_values import PAPER
-from fedkmeans.parameters import check_choice, check_integer
+from fedkmeans.registry import find_algorithm, make
+from fedkmeans.study.paper_values import PAPER
 from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
 from fedkmeans.study.rules import check_rule
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedkmeans.catalogue import find_algorithm
+from fedkmeans.registry import find_algorithm
 
 
 @dataclass(frozen=True, slots=True)

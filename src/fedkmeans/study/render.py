@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedkmeans.paper_values import PAPER_RUNS
 from fedkmeans.study.cells import places_of
 from fedkmeans.study.frame import METRICS, is_better
+from fedkmeans.study.paper_values import PAPER_RUNS
 from fedkmeans.study.plan import Plan
 
 NONE = "–"

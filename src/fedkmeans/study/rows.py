@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedkmeans.checksums import checksum
+from fedkmeans._utils.seeding import generator
+from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data import atomic_path, load_dataset, partition, read_clients
 from fedkmeans.data.clients import data_files
 from fedkmeans.errors import StudyError
-from fedkmeans.seeding import generator
-from fedkmeans.sparse_rows import as_table
+from fedkmeans.kernels.fingerprint import checksum
+from fedkmeans.kernels.sparse import as_table
 from fedkmeans.study.plan import DataPlan, Distribution, Plan
-from fedkmeans.typing import DataArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

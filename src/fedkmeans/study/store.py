@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import StudyError
-from fedkmeans.typing import FloatArray
 
 _VERSION = 1
 _TABLE = "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, record TEXT NOT NULL, centroids BLOB) STRICT"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedkmeans.paper_values import PAPER, PAPER_ROUNDING, PAPER_RUNS, PaperValue
-from fedkmeans.parameters import check_choice
+from fedkmeans._utils.checks import check_choice
 from fedkmeans.study.cells import (
     Place,
     best_runs,
@@ -19,6 +18,7 @@ from fedkmeans.study.cells import (
     runs_of,
 )
 from fedkmeans.study.frame import is_better
+from fedkmeans.study.paper_values import PAPER, PAPER_ROUNDING, PAPER_RUNS, PaperValue
 from fedkmeans.study.plan import AlgorithmPlan, Plan
 from fedkmeans.study.render import FORMS, as_csv, blocks_of
 

@@ -1,0 +1,48 @@
+"""Data frames of any make as arrays, without a second copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkmeans._utils.typing import DataArray, IntArray
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+
+def numeric_frame(data: Any) -> nw.DataFrame[Any] | None:
+    """Return `data` as a narwhals frame if it is one whose columns are all plain numbers, else None."""
+    if isinstance(data, np.ndarray):
+        return None
+    import narwhals as nw  # an array needs none of it, and it takes a moment to load
+
+    frame = nw.from_native(data, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame) or not len(frame.columns):
+        return None
+    return frame if all(dtype.kind in "fiub" for dtype in _dtypes(frame)) else None
+
+
+def ordered_array(frame: nw.DataFrame[Any], order: IntArray | None = None) -> DataArray:
+    """The frame as one array (n, m), its rows in `order`.
+
+    Filled a column at a time, so that there is never a second copy of the whole. The dtype is the
+    smallest that holds all columns without loss.
+
+    Parameters
+    ----------
+    frame : narwhals.DataFrame
+        As `numeric_frame` returns it.
+    order : ndarray of shape (n,) or None
+    """
+    X = np.empty(frame.shape, dtype=np.result_type(*_dtypes(frame)))
+    for j in range(frame.shape[1]):
+        column = frame[:, j].to_numpy()
+        X[:, j] = column if order is None else column[order]
+    return X
+
+
+def _dtypes(frame: nw.DataFrame[Any]) -> list[np.dtype[Any]]:
+    # Of whole columns: a column of integers with a gap is one of floats or objects.
+    return [frame[:, j].to_numpy().dtype for j in range(frame.shape[1])]

@@ -1,0 +1,1 @@
+"""What the server does: rounds, aggregation, memory, stopping, and whole fits."""

@@ -1,0 +1,220 @@
+"""Whole fits, from the first question to the score: one conversation an algorithm."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+from fedkmeans._utils.seeding import derive_seed
+from fedkmeans._utils.typing import ClientId, DataArray, FloatArray
+from fedkmeans.algorithms.fkm import fkm_start, fkm_target
+from fedkmeans.algorithms.initialization import find_initializer
+from fedkmeans.algorithms.kfed import Variant, kfed_exchange
+from fedkmeans.algorithms.rounds import (
+    Observer,
+    Plan,
+    TargetFinder,
+    check_participation,
+    remaining,
+    request_score,
+    run_rounds,
+    sample_clients,
+)
+from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.protocol.exchange import Ask, Conversation, together
+from fedkmeans.protocol.messages import Describe, Description, ScoreTotals
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What all clients of a federation agree on.
+
+    `kernel` says by which kernels they compute ("numba+numpy"), `sizes` how many rows each has.
+    """
+
+    n_samples: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    kernel: str = ""
+    sizes: Mapping[ClientId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The outcome of a fit: the best restart's centroids (k, m), its rounds and its score."""
+
+    centroids: FloatArray
+    n_rounds: int
+    reason: str
+    score: ScoreTotals
+    restart: int = 0
+
+
+# Restarts that find the same clusters differ in their score by less, and rounding must not choose.
+_SAME_SCORE = 1e-12
+
+Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
+
+
+def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversation[Schema]:
+    """Ask all clients for their columns; refuse if they differ or if there are fewer rows than clusters."""
+    replies: dict[ClientId, Description] = yield Ask(Describe(), clients)
+    # Compared with one that names its columns, where any does.
+    first = min(replies, key=lambda name: (replies[name].feature_names is None, name))
+    for other in sorted(replies):
+        _compare(first, replies[first], other, replies[other])
+    n_samples = sum(reply.n_samples for reply in replies.values())
+    # A single row is no cluster: its centroid would be the row itself.
+    if n_samples < max(2, n_clusters):
+        largest = max(replies, key=lambda name: replies[name].n_samples)
+        raise DataError(
+            f"The clients have n_samples={n_samples} row(s) in all (most has {largest!r}, "
+            f"{replies[largest].n_samples}), too few for n_clusters={n_clusters}. Ask for fewer clusters or "
+            "bring more rows; two rows are the least."
+        )
+    kernels = "+".join(sorted({reply.kernel for reply in replies.values()} - {""}))
+    sizes = {name: replies[name].n_samples for name in sorted(replies)}
+    return Schema(n_samples, replies[first].n_features, replies[first].feature_names, kernels, sizes)
+
+
+def _compare(one: ClientId, a: Description, other: ClientId, b: Description) -> None:
+    if a.feature_names is not None and b.feature_names is not None and a.feature_names != b.feature_names:
+        only_a = [name for name in a.feature_names if name not in b.feature_names]
+        only_b = [name for name in b.feature_names if name not in a.feature_names]
+        where = f"only {one!r} has {only_a}, only {other!r} has {only_b}"
+        if not only_a and not only_b:
+            where = f"{other!r} has {list(b.feature_names)}, {one!r} {list(a.feature_names)}"
+        raise DataError(
+            f"Clients {one!r} and {other!r} have different columns: {where}. "
+            "Give all clients the same columns in the same order."
+        )
+    if a.n_features != b.n_features:
+        raise DataError(
+            f"Client {other!r} has {b.n_features} columns, client {one!r} has {a.n_features}. "
+            "Give all clients the same columns."
+        )
+
+
+def wf_kmeans(
+    n_clusters: int,
+    n_features: int,
+    clients: tuple[ClientId, ...],
+    plan: Plan,
+    find_target: TargetFinder,
+    init: str | DataArray,
+    n_init: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """Weighted federated k-means (the paper's Algorithm 1, or with memory); restarts share exchanges."""
+    initialize = find_initializer(init, n_clusters, n_features)
+    if n_init > 1 and not isinstance(init, str):
+        warnings.warn(
+            f"init gives the centroids, so n_init={n_init} would repeat one run; 1 is used.", stacklevel=2
+        )
+        n_init = 1
+
+    def start(seed: int) -> Conversation[FloatArray]:
+        return initialize(n_clusters, n_features, clients, seed)
+
+    return (yield from _restarts(start, find_target, clients, plan, n_init, observe))
+
+
+def fkm(
+    n_clusters: int,
+    clients: tuple[ClientId, ...],
+    plan: Plan,
+    max_local: int,
+    tol_local: float,
+    n_init: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """FKM of Garst & Reinders; `plan` should have learning rate 1 and momentum 0."""
+    # The start is a round too: with few clients a round, only those chosen take part in it.
+    check_participation(clients, plan.clients_per_round)
+    first = sample_clients(clients, plan.clients_per_round, derive_seed(plan.seed, "FKM start"), 0)
+
+    def start(seed: int) -> Conversation[FloatArray]:
+        return fkm_start(n_clusters, first, seed)
+
+    target = partial(fkm_target, max_local=max_local, tol_local=tol_local)
+    return (yield from _restarts(start, target, clients, plan, n_init, observe))
+
+
+def _restarts(
+    start: Start,
+    find_target: TargetFinder,
+    clients: tuple[ClientId, ...],
+    plan: Plan,
+    n_init: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """Run from `n_init` starts and keep the one with the lowest score per sample over all clients."""
+    check_participation(clients, plan.clients_per_round)
+
+    def once(restart: int) -> Conversation[Fitted]:
+        centroids = yield from start(derive_seed(plan.seed, "restart", restart))
+        state, reason = yield from run_rounds(
+            State.start(centroids), plan, clients, find_target, observe, restart
+        )
+        score = yield from request_score(state.centroids, (yield from remaining(clients)))
+        return Fitted(state.centroids, state.round, reason, score, restart)
+
+    fits = yield from together([once(restart) for restart in range(n_init)])
+    return best_fit(fits)
+
+
+def best_fit(fits: Sequence[Fitted]) -> Fitted:
+    """The fit with the lowest score per sample; of those that differ by rounding alone, the first."""
+    lowest = min(fit.score.per_sample for fit in fits)
+    return next(fit for fit in fits if fit.score.per_sample <= lowest * (1 + _SAME_SCORE))
+
+
+def kfed(
+    n_clusters: int,
+    clients: tuple[ClientId, ...],
+    seed: int,
+    variant: Variant,
+    clients_per_round: int | None,
+    n_local_clusters: int | None,
+    n_init: int,
+    n_init_local: int,
+    max_iter: int,
+    observe: Observer,
+) -> Conversation[Fitted]:
+    """k-FED with the clients sampled for its only round."""
+    check_participation(clients, clients_per_round)
+    chosen = sample_clients(clients, clients_per_round, seed, 0)
+    n_local = n_local_clusters or variant.n_local(n_clusters)
+    if n_local > n_clusters:
+        raise ParameterError(f"n_local_clusters is {n_local}, more than n_clusters={n_clusters}. Lower it.")
+    found = yield from kfed_exchange(
+        variant,
+        n_clusters,
+        chosen,
+        seed,
+        n_local=n_local,
+        n_init_local=n_init_local,
+        n_init=n_init,
+        max_iter=max_iter,
+    )
+    score = yield from request_score(found.d, clients)
+    nowhere = float("nan")  # there is no place it moved from
+    state = State(found.d, found.d, round=1, movements=(nowhere,))
+    observe(
+        state,
+        RoundInfo(
+            restart=0,
+            round=1,
+            movement=nowhere,
+            asked=chosen,
+            answered=found.answered,
+            score=score,
+            sent=found.sent,
+            received=found.received,
+        ),
+    )
+    return Fitted(found.d, 1, "one shot", score)

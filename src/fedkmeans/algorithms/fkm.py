@@ -1,0 +1,67 @@
+"""FKM, federated k-means of Garst & Reinders (2023).
+
+Clients start from local k-means++ centres; the server clusters all received centroids with
+weighted k-means; before their local steps, clients drop global centroids that have no local point,
+so that each works with k'_i ≤ k clusters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkmeans._utils.seeding import generator
+from fedkmeans._utils.typing import ClientId, FloatArray
+from fedkmeans.algorithms.kfed import fill_up, stack
+from fedkmeans.algorithms.state import State, Target
+from fedkmeans.kernels.reference.kmeans import kmeans, lloyd
+from fedkmeans.protocol.exchange import Ask, Conversation
+from fedkmeans.protocol.messages import CentroidSet, LocalClusters, LocalModel, LocalUpdate, bytes_to, n_bytes
+
+_SERVER_STEPS = 300
+_SERVER_STARTS = 5
+
+
+def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
+    """Local k-means++ centres, moved to the mean of their points, then weighted k-means.
+
+    A k-means++ centre is a row of the data; one Lloyd step at the client (`max_iter` 1) turns it
+    into a mean.
+
+    Returns
+    -------
+    ndarray of shape (n_clusters, m)
+    """
+    query = LocalClusters(n_clusters, "k-means", n_init=1, max_iter=1, seed=seed)
+    sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
+    received, counts = stack(sets)
+    rng = generator(seed, "FKM server")
+    if len(received) < n_clusters:
+        return fill_up(received, n_clusters, rng)
+    return kmeans(received, n_clusters, rng, _SERVER_STARTS, _SERVER_STEPS, counts)
+
+
+def fkm_target(
+    state: State,
+    clients: tuple[ClientId, ...],
+    chosen: tuple[ClientId, ...],
+    *,
+    max_local: int,
+    tol_local: float,
+) -> Conversation[Target]:
+    """Weighted k-means on all local centroids.
+
+    It starts at the global centroids, so that cluster j stays cluster j from round to round and the
+    movement says whether the run has settled.
+    """
+    query = LocalUpdate(state.centroids, max_local, tol_local, "last_counts", "drop")
+    models: dict[ClientId, LocalModel] = yield Ask(query, chosen)
+    answered = tuple(sorted(models))
+    centroids = np.concatenate([models[name].centroids for name in answered])
+    counts = np.concatenate([models[name].weights for name in answered])
+    held = counts > 0
+    return Target(
+        lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]),
+        answered,
+        sent=bytes_to(chosen, query),
+        received=sum(map(n_bytes, models.values())),
+    )

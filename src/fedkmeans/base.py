@@ -1,0 +1,231 @@
+"""What all estimators share: fitting on arrays or a federation, and all that follows a fit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from fedkmeans._utils.checks import check_choice, check_integer
+from fedkmeans._utils.dataframes import numeric_frame, ordered_array
+from fedkmeans._utils.seeding import as_seed
+from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
+from fedkmeans.algorithms import fit
+from fedkmeans.algorithms.fit import Fitted, Schema
+from fedkmeans.algorithms.rounds import Observer, request_score
+from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.client.in_process import InProcess, split_rows
+from fedkmeans.kernels import AUTO, KERNELS, Kernel, choose_kernel, find_kernel
+from fedkmeans.kernels.reference.lloyd import squared_distances
+from fedkmeans.kernels.sparse import Table, as_table
+from fedkmeans.protocol.exchange import Conversation, Federation, hold, together
+
+
+class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the estimators; a subclass holds parameters and names its conversation."""
+
+    n_clusters: int
+    random_state: Any
+    n_jobs: int | None
+    kernel: str
+
+    @abstractmethod
+    def _conversation(
+        self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
+    ) -> Conversation[Fitted]:
+        """Check the parameters and return the conversation that fits."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be, without any data."""
+        check_integer("n_clusters", self.n_clusters)
+        check_choice("kernel", self.kernel, (AUTO, *KERNELS))
+        self._conversation(Schema(0, 0, None), (), 0, lambda state, info: None).close()
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, clients: Any = None) -> Self:
+        """Fit on rows that lie here, as if each client held its own.
+
+        Parameters
+        ----------
+        X : array-like, frame or scipy sparse matrix of shape (n_samples, n_features)
+            Numbers of any real dtype; not turned into double precision as a whole. Sparse rows stay
+            sparse (CSR; other formats are turned into it once).
+        y : ignored
+        sample_weight : array-like of shape (n_samples,) or None
+        clients : array-like of shape (n_samples,) or None
+            Which client each row belongs to, like `groups` elsewhere; None means one client.
+
+        Returns
+        -------
+        self
+        """
+        frame = numeric_frame(X)
+        # A frame is turned into an array and put in the clients' order in one go: one copy, not two.
+        table = validate_data(
+            self,
+            X,
+            skip_check_array=frame is not None,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+        )
+        if frame is None:
+            table = as_table(table)
+        n_rows = len(table)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, np.empty((n_rows, 0)), dtype=np.float64, ensure_non_negative=True
+            )
+        names, starts, order = split_rows(n_rows, clients)
+        if frame is not None:
+            table = ordered_array(frame, order)
+        elif order is not None:
+            table = table[order]
+        if weight is not None and order is not None:
+            weight = weight[order]
+        columns = getattr(self, "feature_names_in_", None)
+        federation = InProcess.from_sorted(
+            table,
+            names,
+            starts,
+            weight,
+            None if columns is None else tuple(columns),
+            n_jobs=self.n_jobs,
+            kernel=self.kernel,
+        )
+        self.fit_federation(federation)
+        self.labels_ = np.empty(n_rows, dtype=np.int32)
+        self.labels_[slice(None) if order is None else order] = self._assign(table)
+        return self
+
+    def fit_federation(self, federation: Federation, on_round: Observer | None = None) -> Self:
+        """Fit on sites that hold their own data.
+
+        Parameters
+        ----------
+        federation : Federation
+            For instance ``InProcess([Site("a", X_a), Site("b", X_b)])``.
+        on_round : callable or None
+            Called with (State, RoundInfo) after each round, to watch or to save.
+
+        Returns
+        -------
+        self
+            When interrupted from the keyboard, what is finished is kept: the estimator is fitted
+            with the best centroids so far, and KeyboardInterrupt is raised again.
+        """
+        check_integer("n_clusters", self.n_clusters)
+        seed = as_seed(self.random_state)
+        schema = hold(federation, fit.agree_on_schema(federation.clients, self.n_clusters))
+        latest: dict[int, State] = {}
+        history: list[RoundInfo] = []
+
+        def observe(state: State, info: RoundInfo) -> None:
+            latest[info.restart] = state
+            history.append(info)
+            if on_round is not None:
+                on_round(state, info)
+
+        conversation = self._conversation(schema, federation.clients, seed, observe)
+        if isinstance(federation, InProcess) and hasattr(self, "max_local"):
+            federation.expect(self.n_clusters, self.max_local)
+        try:
+            self._store(hold(federation, conversation), history, schema, seed)
+        except KeyboardInterrupt:
+            if latest:
+                best = hold(federation, _best_so_far(latest, federation.clients))
+                self._store(best, history, schema, seed)
+            raise
+        return self
+
+    def _store(self, fitted: Fitted, history: list[RoundInfo], schema: Schema, seed: int) -> None:
+        for name in ("labels_", "feature_names_in_"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
+        if schema.feature_names is not None:
+            self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
+        self.n_features_in_ = schema.n_features
+        self.client_sizes_ = dict(schema.sizes)
+        self.seed_ = seed
+        self.cluster_centers_ = np.array(fitted.centroids)  # the caller's own, free to be changed
+        self.n_iter_ = fitted.n_rounds
+        self.stop_reason_ = fitted.reason
+        self.inertia_ = fitted.score.inertia
+        self.score_per_sample_ = fitted.score.per_sample
+        self.score_per_client_ = fitted.score.per_client
+        self.best_restart_ = fitted.restart
+        self.history_ = history_table(history, schema.kernel)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def _validated(self, X: Any) -> Table:
+        check_is_fitted(self, "cluster_centers_")
+        return as_table(validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False))
+
+    def _assign(self, X: Table) -> IntArray:
+        return self._kernel_for(X).assign(X, self.cluster_centers_, effective_n_jobs(self.n_jobs))
+
+    def _kernel_for(self, X: Table) -> Kernel:
+        return find_kernel(choose_kernel(self.kernel, 1, X.size))
+
+    def predict(self, X: Any) -> IntArray:
+        """Label of the nearest centroid for each row, shape (n_samples,)."""
+        return self._assign(self._validated(X)).astype(np.int32)
+
+    def transform(self, X: Any) -> FloatArray:
+        """Distance of each row to each centroid, shape (n_samples, n_clusters)."""
+        return np.sqrt(squared_distances(self._validated(X), self.cluster_centers_))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the sum of squared distances to the nearest centroid, as in scikit-learn's KMeans."""
+        X = self._validated(X)
+        if sample_weight is not None:
+            room = np.empty((len(X), 0))
+            sample_weight = _check_sample_weight(sample_weight, room, dtype=np.float64)
+        kernel, n_threads = self._kernel_for(X), effective_n_jobs(self.n_jobs)
+        return -kernel.inertia(X, self.cluster_centers_, sample_weight, n_threads)
+
+
+def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversation[Fitted]:
+    scores = yield from together([request_score(state.centroids, clients) for state in latest.values()])
+    fits = [
+        Fitted(state.centroids, state.round, "interrupted", score, restart)
+        for (restart, state), score in zip(latest.items(), scores, strict=True)
+    ]
+    return fit.best_fit(fits)
+
+
+def history_table(history: list[RoundInfo], kernel: str = "") -> pd.DataFrame:
+    """One row a round; what is not known is NaN.
+
+    restart, round, movement; participants that answered, clients asked; the server's estimate of
+    the score per sample; both federated scores where they were asked for; bytes sent to and
+    received from all clients in the round; by which kernel the clients compute.
+    """
+    return pd.DataFrame(
+        {
+            "restart": [info.restart for info in history],
+            "round": [info.round for info in history],
+            "movement": [info.movement for info in history],
+            "participants": [len(info.answered) for info in history],
+            "asked": [len(info.asked) for info in history],
+            "estimate": [info.estimate for info in history],
+            "score": [None if info.score is None else info.score.per_sample for info in history],
+            "score_per_client": [None if info.score is None else info.score.per_client for info in history],
+            "bytes_sent": [info.sent for info in history],
+            "bytes_received": [info.received for info in history],
+            "kernel": kernel,
+        }
+    ).astype({"score": "float64", "score_per_client": "float64"})

@@ -1,1 +1,0 @@
-"""Other published federated clusterings, to compare with."""

@@ -1,0 +1,193 @@
+"""All sites in this process: for research, for tests, and for files that lie side by side."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+
+import numpy as np
+import pandas as pd
+from joblib import effective_n_jobs
+
+from fedkmeans._utils.threads import single_products
+from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
+from fedkmeans.client.handlers import Panel, answer_all, total_of
+from fedkmeans.client.site import Site, SitePolicy
+from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.kernels import AUTO, choose_kernel
+from fedkmeans.kernels.sparse import Table, as_table
+from fedkmeans.protocol.exchange import Total, some_of
+from fedkmeans.protocol.messages import Query, Reply
+
+
+class InProcess:
+    """A federation of sites that live in this process.
+
+    Parameters
+    ----------
+    sites : iterable of Site
+    n_jobs : int or None
+        Sites that answer at the same time, in threads; None means one, -1 one per core.
+
+    Attributes
+    ----------
+    clients : tuple of str
+        Names of all clients, sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkmeans import InProcess, Site
+    >>> a, b = np.random.default_rng(0).normal(size=(2, 50, 3))
+    >>> InProcess([Site("north", a), Site("south", b)]).clients
+    ('north', 'south')
+    """
+
+    def __init__(self, sites: Iterable[Site], n_jobs: int | None = None) -> None:
+        self.sites: dict[ClientId, Site] = {}
+        for site in sites:
+            if site.name in self.sites:
+                raise DataError(f"Two clients are called {site.name!r}. Give each client a name of its own.")
+            self.sites[site.name] = site
+        if not self.sites:
+            raise DataError("A federation needs at least one client.")
+        if n_jobs is not None and (n_jobs == 0 or not isinstance(n_jobs, numbers.Integral)):
+            raise ParameterError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
+        self.n_jobs = n_jobs
+        self.clients = tuple(sorted(self.sites))
+        self._asked: list[Site] = []
+        self._panel: Panel | None = None
+        self._choose_kernel()
+
+    def _choose_kernel(self) -> None:
+        """Let sites that leave the kernel open use the one that suits all of them together."""
+        tables = {id(site.shards): site.shards for site in self.sites.values()}
+        n_numbers = sum(shards.rows.X.size for shards in tables.values())
+        for shards in tables.values():
+            shards.use_kernel(choose_kernel(shards.wanted_kernel, len(self.sites), n_numbers))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Table,
+        clients: Sequence[object] | DataArray | None = None,
+        sample_weight: FloatArray | None = None,
+        feature_names: tuple[str, ...] | None = None,
+        *,
+        policy: SitePolicy | None = None,
+        n_jobs: int | None = None,
+        kernel: str = AUTO,
+    ) -> InProcess:
+        """Split an array into sites by a column of client ids.
+
+        Each site's data is a view of `X` where the rows of a client lie together; otherwise the
+        rows are sorted once, which is the only copy ever made.
+
+        Parameters
+        ----------
+        X : ndarray or scipy sparse matrix of shape (n, m)
+        clients : array-like of shape (n,) or None
+            Which client a row belongs to; None puts all rows on one client.
+        sample_weight : ndarray of shape (n,) or None
+        feature_names : tuple of str or None
+        policy : SitePolicy or None
+            The same for every site.
+        n_jobs : int or None
+        kernel : {"auto", "numba", "numpy"}
+        """
+        X = as_table(X)
+        names, starts, order = split_rows(len(X), clients)
+        if order is not None:
+            X = X[order]
+            sample_weight = None if sample_weight is None else sample_weight[order]
+        return cls.from_sorted(
+            X, names, starts, sample_weight, feature_names, policy=policy, n_jobs=n_jobs, kernel=kernel
+        )
+
+    @classmethod
+    def from_sorted(
+        cls,
+        X: Table,
+        names: Sequence[ClientId],
+        starts: Sequence[int],
+        sample_weight: FloatArray | None = None,
+        feature_names: tuple[str, ...] | None = None,
+        *,
+        policy: SitePolicy | None = None,
+        n_jobs: int | None = None,
+        kernel: str = AUTO,
+    ) -> InProcess:
+        """Make sites of an array in which each client's rows lie together; see `split_rows`."""
+        sites = Site.neighbours(X, names, starts, sample_weight, feature_names, policy, kernel)
+        return cls(sites, n_jobs)
+
+    def expect(self, n_clusters: int, max_local: int) -> None:
+        """Let kernels prepare for local steps that will be asked for; nothing but their speed changes."""
+        for shards in {id(site.shards): site.shards for site in self.sites.values()}.values():
+            shards.kernel.expect(shards.rows, n_clusters, max_local)
+
+    def remove(self, client: ClientId) -> None:
+        """Let a client leave for good, also while a fit is under way; what it said is forgotten."""
+        if client not in self.sites:
+            raise ParameterError(
+                f"There is no client {client!r} to remove; there are {some_of(self.clients)}."
+            )
+        del self.sites[client]
+        self.clients = tuple(sorted(self.sites))
+
+    def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
+        """Let the sites answer; a client that has left is silent."""
+        return answer_all(self._present(clients), query, effective_n_jobs(self.n_jobs))
+
+    def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
+        """Let the sites answer, and add up."""
+        sites = self._present(clients)
+        if not sites:
+            return Total(None, ())
+        # Often the same sites are asked round after round.
+        if self._panel is None or self._asked != sites:
+            self._asked, self._panel = sites, Panel.of(sites)
+        # Once for all that is to be done; sites that answer in their own way may use threads as they like.
+        with nullcontext() if self._panel.shards is None else single_products():
+            return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
+
+    def _present(self, clients: Sequence[ClientId]) -> list[Site]:
+        return [self.sites[client] for client in clients if client in self.sites]
+
+
+def split_rows(
+    n_rows: int, clients: Sequence[object] | DataArray | None
+) -> tuple[list[ClientId], list[int], IntArray | None]:
+    """Find where each client's rows lie.
+
+    Returns
+    -------
+    names : list of str
+    starts : list of int
+        First row of each client.
+    order : ndarray of shape (n_rows,) or None
+        How to sort the rows first; None when each client's rows lie together already.
+    """
+    if clients is None:
+        return ["all"], [0], None
+    ids = np.asarray(clients, dtype=object)
+    if ids.shape != (n_rows,):
+        raise DataError(f"clients must name a client for each of the {n_rows} rows, got shape {ids.shape}.")
+    missing = pd.isna(ids)
+    if missing.any():
+        raise DataError(
+            f"clients: {int(missing.sum())} row(s) have no client id, the first is row "
+            f"{int(np.flatnonzero(missing)[0])}. Name one for each row."
+        )
+    codes, distinct = pd.factorize(ids)
+    names = [str(name) for name in distinct]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"clients: two different ids read {twice!r}. Use ids of one kind.")
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1])
+    if len(starts) == len(names):  # codes are in order of appearance
+        return names, [int(start) for start in starts], None
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(names)))
+    return names, [int(start) for start in starts], order

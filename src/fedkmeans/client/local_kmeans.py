@@ -1,0 +1,234 @@
+"""What k-FED and FKM ask of a site: clusters of its own rows, as centroids that give no row away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedkmeans._utils.threads import in_threads
+from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans.kernels import Clustered, Kernel, Rows
+from fedkmeans.kernels.reference.lloyd import blocks, cluster_sums, double_block, means, squared_distances
+from fedkmeans.kernels.sparse import SMALL, SparseRows, Table
+from fedkmeans.protocol.messages import CentroidSet, LocalClusters
+
+# Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
+_LARGEST_GRAM = 2048
+
+LocalClustering: TypeAlias = Callable[
+    [Rows, IntArray, Sequence[int], Sequence[np.random.Generator], int, int, int, Kernel], list[Clustered]
+]
+
+
+def kmeans_each(
+    rows: Rows,
+    which: IntArray,
+    n_clusters: Sequence[int],
+    rngs: Sequence[np.random.Generator],
+    n_init: int,
+    max_iter: int,
+    n_threads: int,
+    kernel: Kernel,
+) -> list[Clustered]:
+    """Plain k-means on the rows of each client."""
+    return kernel.kmeans_each(rows, which, n_clusters, rngs, n_init, max_iter, n_threads)
+
+
+def awasthi_sheffet_each(
+    rows: Rows,
+    which: IntArray,
+    n_clusters: Sequence[int],
+    rngs: Sequence[np.random.Generator],
+    n_init: int,
+    max_iter: int,
+    n_threads: int,
+    kernel: Kernel,
+) -> list[Clustered]:
+    """Local clustering of k-FED as published on the rows of each client."""
+
+    def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
+        X, weight = rows.shard(client)
+        return Clustered(awasthi_sheffet(X, k, rng, n_init, max_iter, weight, kernel))
+
+    return in_threads(work, list(zip(which, n_clusters, rngs, strict=True)), n_threads)
+
+
+def awasthi_sheffet(
+    X: Table,
+    n_clusters: int,
+    rng: np.random.Generator,
+    n_init: int,
+    max_iter: int,
+    sample_weight: FloatArray | None,
+    kernel: Kernel,
+) -> FloatArray:
+    """Local clustering of k-FED as published (Awasthi & Sheffet 2012).
+
+    Project on the top singular directions, cluster there, keep only points that are three times
+    nearer to their own centre than to any other, and start Lloyd's steps from their means.
+
+    Returns
+    -------
+    ndarray of shape (n_clusters, m)
+    """
+    directions = top_directions(X, n_clusters, rng)
+    projected = _project(X, directions)
+    centres = kernel.kmeans(projected, n_clusters, rng, n_init, max_iter, sample_weight)
+    distances = np.sqrt(squared_distances(projected, centres))
+    nearest = distances.argmin(axis=1)
+    own = distances[np.arange(len(X)), nearest]
+    distances[np.arange(len(X)), nearest] = np.inf
+    clear = 3.0 * own <= distances.min(axis=1)
+    weight = clear.astype(np.float64) if sample_weight is None else clear * sample_weight
+    sums, counts = cluster_sums(X, nearest, n_clusters, weight)
+    # A centre with no clear points starts where it stood in the projected space.
+    start = means(sums, counts, otherwise=centres @ directions)
+    return kernel.lloyd(X, start, max_iter, sample_weight)
+
+
+def _large_sparse(X: Table) -> Any:
+    """Sparse rows that are too many to be made dense, as scipy's matrix in double precision; else None."""
+    if isinstance(X, SparseRows) and X.size > SMALL:
+        return X.matrix().astype(np.float64)
+    return None
+
+
+def _project(X: Table, directions: FloatArray) -> FloatArray:
+    """Coordinates of the rows along directions (d, m), shape (n, d)."""
+    matrix = _large_sparse(X)
+    if matrix is not None:
+        return np.asarray(matrix @ directions.T)
+    projected = np.empty((len(X), len(directions)))
+    for rows in blocks(len(X), X.shape[1]):
+        projected[rows] = double_block(X, rows) @ directions.T
+    return projected
+
+
+def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> FloatArray:
+    """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
+
+    Needs memory for min(n, m)² numbers or a few vectors, never for many rows in double precision.
+    """
+    n, m = X.shape
+    wanted = min(n_directions, n, m)
+    matrix = _large_sparse(X)
+    if n <= m and (matrix is None or n <= 2 * wanted):
+        return np.asarray(np.linalg.svd(double_block(X, slice(None)), full_matrices=False)[2][:wanted])
+
+    def transposed_times(u: FloatArray) -> FloatArray:
+        parts = (double_block(X, rows).T @ u[rows] for rows in blocks(n, m))
+        return np.asarray(sum(parts, start=np.zeros(m)))
+
+    def times(v: FloatArray) -> FloatArray:
+        return np.concatenate([double_block(X, rows) @ v for rows in blocks(n, m)])
+
+    if m <= min(n, _LARGEST_GRAM):
+        gram = np.zeros((m, m)) if matrix is None else (matrix.T @ matrix).toarray()
+        for rows in blocks(n, m) if matrix is None else ():
+            block = double_block(X, rows)
+            gram += block.T @ block
+        return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
+    from scipy.sparse.linalg import LinearOperator, svds  # takes long to load, and is seldom needed
+
+    operator = matrix
+    if matrix is None:
+        operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
+    # Dense rows need no random start if they are few: the client's generator must not know which it was.
+    start = rng.standard_normal(m) if n > m else np.random.default_rng(0).standard_normal(n)
+    return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
+
+
+LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {
+    "k-means": kmeans_each,
+    "awasthi-sheffet": awasthi_sheffet_each,
+}
+
+
+def local_clusters(
+    rows: Rows,
+    which: IntArray,
+    query: LocalClusters,
+    rngs: Sequence[np.random.Generator],
+    min_cluster_sizes: Sequence[int],
+    kernel: Kernel,
+    n_threads: int = 1,
+) -> list[CentroidSet]:
+    """Cluster the rows of each client and return only centroids of `min_cluster_size` rows or more.
+
+    A client with few rows makes fewer clusters, and one with fewer than `min_cluster_size` sends
+    none: a centroid of one row would be that row. Rows with weights count by their effective number
+    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too.
+    """
+    wanted = [
+        min(query.n_clusters, int(_effective_size(*rows.shard(client)) / least))
+        for client, least in zip(which, min_cluster_sizes, strict=True)
+    ]
+    sets = [CentroidSet(np.empty((0, rows.X.shape[1])), np.empty(0))] * len(which)
+    some = [place for place, k in enumerate(wanted) if k]
+    if not some:
+        return sets
+    clustered = LOCAL_CLUSTERINGS[query.method](
+        rows,
+        which[some],
+        [wanted[place] for place in some],
+        [rngs[place] for place in some],
+        query.n_init,
+        query.max_iter - 1,  # the last step is made by `_publish`
+        n_threads,
+        kernel,
+    )
+    for place, found in zip(some, clustered, strict=True):
+        X, weight = rows.shard(which[place])
+        sets[place] = _publish(X, weight, found, min_cluster_sizes[place], kernel, n_threads)
+    return sets
+
+
+def _publish(
+    X: Table,
+    sample_weight: FloatArray | None,
+    clustered: Clustered,
+    min_cluster_size: int,
+    kernel: Kernel,
+    n_threads: int,
+) -> CentroidSet:
+    """Make the last of the Lloyd steps, and leave out centroids of fewer rows than `min_cluster_size`."""
+    centroids, counts = clustered
+    if counts is not None and sample_weight is None and (counts >= min_cluster_size).all():
+        return CentroidSet(centroids, counts)  # the last step would change nothing
+    sums, counts = kernel.lloyd_step(X, centroids, sample_weight, n_threads)
+    moved = means(sums, counts, otherwise=centroids)
+    large = _effective_sizes(X, centroids, counts, sample_weight, kernel) >= min_cluster_size
+    if large.all() and np.array_equal(moved, centroids):  # nothing moves any more
+        return CentroidSet(moved, counts)
+    sent = moved[large]
+    if not len(sent):  # many small clusters: one large one says something, they may not
+        sent = (sums.sum(axis=0) / counts.sum())[None, :]
+    # Rows of clusters that are not sent still count, towards the nearest one that is.
+    return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight, n_threads)[1])
+
+
+def _effective_size(X: Table, sample_weight: FloatArray | None) -> float:
+    """The number of rows, or (Σw)² / Σw² where they have weights."""
+    if sample_weight is None:
+        return float(len(X))
+    return float(_ratio(sample_weight.sum(), (sample_weight**2).sum()))
+
+
+def _effective_sizes(
+    X: Table,
+    centroids: FloatArray,
+    counts: FloatArray,
+    sample_weight: FloatArray | None,
+    kernel: Kernel,
+) -> FloatArray:
+    """The same for each cluster, shape (k,)."""
+    if sample_weight is None:
+        return counts
+    return np.asarray(_ratio(counts, kernel.lloyd_step(X, centroids, sample_weight**2)[1]))
+
+
+def _ratio(total: Any, squares: Any) -> Any:
+    # A hair above, so that n equal weights count as n whatever the rounding.
+    return total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12)

@@ -1,0 +1,1 @@
+"""A federation on disk: folders, keys, services and the gate."""

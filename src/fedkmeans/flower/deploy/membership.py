@@ -1,0 +1,60 @@
+"""Sites that come later, and sites that go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fedkmeans.errors import ParameterError
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, write_settings, write_site
+
+
+def add_sites(
+    folder: FederationFolder, sites: Sequence[str], public_keys: Mapping[str, bytes] | None = None
+) -> bool:
+    """Make join files for more sites; returns whether the server knows them already.
+
+    It does if it is running, else it will when it is started. Runs that are under way go on without them.
+
+    Parameters
+    ----------
+    folder : FederationFolder
+    sites : sequence of str
+    public_keys : dict or None
+        Of sites that made their own pair of keys.
+    """
+    public_keys = public_keys or {}
+    federation = folder.read()
+    for site in sites:
+        if (folder / "keys" / f"{site}.pub").exists():
+            # The same name with another key would be taken for the site that had it before.
+            raise ParameterError(f"there is, or was, a site {site!r}; choose another name")
+    for site in set(public_keys) - set(sites):
+        raise ParameterError(f"a key is given for {site!r}, which is not being added; name it with --site")
+    federation = replace(federation, sites=(*federation.sites, *sites))
+    authority = (folder / "authority.crt").read_bytes()
+    for site in sites:
+        write_site(folder.path, federation, site, authority, public_keys.get(site))
+    write_settings(folder.path, federation)
+    if not services.is_up(folder):
+        return False
+    services.register_sites(folder)
+    return True
+
+
+def remove_site(folder: FederationFolder, site: str) -> None:
+    """Take a site's key back: it is cut off at once and cannot come back with it.
+
+    Its public key stays in the folder, so that nobody takes its name.
+    """
+    federation, nodes = folder.read(), folder.nodes()
+    if site not in federation.sites:
+        raise ParameterError(f"there is no site {site!r}; there are {', '.join(federation.sites)}")
+    rest = replace(federation, sites=tuple(name for name in federation.sites if name != site))
+    if site in nodes:
+        services.flwr(folder, "supernode", "unregister", str(nodes[site]), CONNECTION)
+        del nodes[site]
+        folder.keep_nodes(nodes)
+    (folder / "join" / f"{site}.toml").unlink(missing_ok=True)
+    write_settings(folder.path, rest)

@@ -1,0 +1,267 @@
+"""Flower's own programs, with the options that a federation needs: how they are called, started and ended."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedkmeans._utils.atomic_io import atomic_path
+from fedkmeans.errors import FederationError
+from fedkmeans.flower.deploy import site_programs
+from fedkmeans.flower.deploy.folder import CONNECTION, LOOPBACK, Federation, FederationFolder
+from fedkmeans.flower.deploy.toml import to_toml
+from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
+
+_START_S, _END_S, _CALL_S = 60.0, 15.0, 120.0
+# Flower looks for work this often; by default every few seconds.
+_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+_QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# Found before it is needed: little may be done between the start of a process and that of its program.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program and what it is called with.
+
+    Attributes
+    ----------
+    name : str
+        Of its log.
+    command : tuple of str
+    environment : dict
+        Beside what this process has.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self, logs: Path) -> subprocess.Popen[bytes]:
+        """Start it, with a log of its own; signals to this process do not reach it.
+
+        On Linux it is told to end when this process ends, in whatever way. Else programs whose supervisor
+        was killed would go on, and hold the ports that the next one needs.
+        """
+        with (logs / f"{self.name}.log").open("ab") as log:
+            return subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PATH": search_path(), **self.environment},
+                start_new_session=True,
+                umask=0o077,  # databases and caches are nobody else's business
+                preexec_fn=_end_with_parent if _LIBC is not None else None,
+            )
+
+
+def _end_with_parent() -> None:
+    """Let this process be told to end when the one that started it ends, in whatever way."""
+    assert _LIBC is not None
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def search_path() -> str:
+    """Where programs are looked for: Flower's own start others, which stand beside Python."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def program(name: str) -> str:
+    """Path of one of Flower's programs, which stand beside Python."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise FederationError(
+            f"Flower's program {name} is missing. Install it with: pip install 'fedkmeans[flower]'"
+        )
+    return found
+
+
+def address(federation: Federation) -> str:
+    """Where the SuperLink listens, to this machine only."""
+    return f"{LOOPBACK}:{federation.internal_port}"
+
+
+def superlink(folder: FederationFolder) -> Program:
+    """The SuperLink: keeps its state in a database, and leaves apps to the executor."""
+    command = (
+        program("flower-superlink"),
+        *("--host", LOOPBACK, "--port", str(folder.read().internal_port)),
+        *("--ssl-ca-certfile", str(folder / "authority.crt")),
+        *("--ssl-certfile", str(folder / "private/server.crt")),
+        *("--ssl-keyfile", str(folder / "private/server.key")),
+        "--enable-supernode-auth",
+        *("--database", str(folder.database)),
+        *("--isolation", "process"),
+        *("--superexec-auth-secret-file", str(folder / "private/executor.secret")),
+        "--disable-runtime-dependency-installation",
+    )
+    return Program("superlink", command, environment(folder))
+
+
+def executor(folder: FederationFolder) -> Program:
+    """The executor, which starts our ServerApp when a run begins."""
+    command = (
+        program("flower-superexec"),
+        *("--runtime-api-address", address(folder.read())),
+        *("--root-certificates", str(folder / "authority.crt")),
+        *("--superexec-auth-secret-file", str(folder / "private/executor.secret")),
+    )
+    where = {NODES_VARIABLE: str(folder.nodes_file), RUNS_VARIABLE: str(folder / "runs")}
+    return Program("executor", command, {**environment(folder), **where})
+
+
+def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
+    """The gate that sites connect to."""
+    federation = folder.read()
+    command = (
+        *(sys.executable, "-m", "fedkmeans.flower.deploy.gate"),
+        *("--host", host, "--port", str(federation.port)),
+        *("--certificate", str(folder / "private/server.crt"), "--key", str(folder / "private/server.key")),
+        *("--superlink", f"https://{address(federation)}", "--authority", str(folder / "authority.crt")),
+    )
+    return Program("gate", command)
+
+
+def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: Path, port: int) -> Program:
+    """A site's SuperNode; what it may start must have been written to its home (`site_programs`)."""
+    command = (
+        program("flower-supernode"),
+        *("--superlink", server, "--root-certificates", str(authority)),
+        *("--auth-supernode-private-key", str(key)),
+        *("--port", str(port)),
+        *("--node-config", f"site-folder={json.dumps(str(site_folder))}"),
+    )
+    surroundings = {"FLWR_HOME": str(home), "PATH": str(site_programs.folder_of(home))}
+    return Program("supernode", command, {**_QUIET, **_POLL, **surroundings})
+
+
+def environment(folder: FederationFolder) -> dict[str, str]:
+    """What Flower's programs on the server find in their environment."""
+    # What goes to this machine goes nowhere else, whatever proxy there is for the rest.
+    direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+    return {**_QUIET, **_POLL, **direct, "FLWR_HOME": str(folder.flower_home)}
+
+
+def configure(folder: FederationFolder) -> None:
+    """Tell Flower's command line where the SuperLink of this federation is."""
+    connection = {
+        "address": address(folder.read()),
+        "root-certificates": str((folder / "authority.crt").resolve()),
+    }
+    text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n{to_toml(connection)}'
+    folder.flower_home.mkdir(parents=True, exist_ok=True)
+    with atomic_path(folder.flower_home / "config.toml") as temporary:  # another call may be reading it
+        temporary.write_text(text, encoding="utf-8")
+
+
+def flwr(folder: FederationFolder, *arguments: str) -> dict[str, Any]:
+    """Call Flower's command line about the SuperLink of this federation; see `call_flwr`."""
+    configure(folder)
+    return call_flwr(folder.flower_home, *arguments)
+
+
+def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
+    """Call Flower's command line and return its answer in JSON; raises if it says that it failed.
+
+    Parameters
+    ----------
+    home : pathlib.Path
+        Flower's folder, whose ``config.toml`` says where the SuperLink is.
+    *arguments : str
+    """
+    done = subprocess.run(
+        [program("flwr"), *arguments, "--format", "json"],
+        env={**os.environ, **_QUIET, "FLWR_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=_CALL_S,
+        check=False,
+    )
+    what = f"`flwr {' '.join(arguments[:2])}`"
+    try:
+        # There may be notes before the JSON.
+        answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    except ValueError:
+        said = (done.stderr or done.stdout).strip()[-500:]
+        raise FederationError(f"{what} failed: {said}") from None
+    if not answer.get("success"):
+        said = " ".join(str(answer.get("error-message", answer)).split())
+        advice = " Start the server with: fedkmeans federation serve" if "unavailable" in said else ""
+        raise FederationError(f"{what} failed: {said}{advice}")
+    return answer
+
+
+def is_up(folder: FederationFolder) -> bool:
+    """Whether the SuperLink answers."""
+    context = ssl.create_default_context(cafile=str(folder / "authority.crt"))
+    direct = urllib.request.ProxyHandler({})
+    opener = urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(f"https://{address(folder.read())}/health", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def wait_until_up(folder: FederationFolder, process: subprocess.Popen[bytes]) -> None:
+    """Wait for the SuperLink; raises if it ends or takes too long."""
+    until = time.monotonic() + _START_S
+    while not is_up(folder):
+        if process.poll() is not None or time.monotonic() > until:
+            log = folder / "logs" / "superlink.log"
+            raise FederationError(f"The SuperLink did not start; {str(log)!r} says why: {last_line(log)}")
+        time.sleep(0.2)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not empty, without colours."""
+    text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][-300:] if lines else "(nothing)"
+
+
+def register_sites(folder: FederationFolder) -> dict[str, int]:
+    """Register the keys of all sites that are not registered yet; returns each site's node."""
+    nodes = folder.nodes()
+    for site in folder.read().sites:
+        if site not in nodes:
+            key = str(folder / "keys" / f"{site}.pub")
+            answer = flwr(folder, "supernode", "register", key, CONNECTION, "--name", site)
+            nodes[site] = int(answer["node-id"])
+            folder.keep_nodes(nodes)
+    return nodes
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End programs as their own documentation says, and by force if they do not."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + _END_S
+    for process in processes:
+        try:
+            process.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

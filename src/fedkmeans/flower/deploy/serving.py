@@ -1,0 +1,149 @@
+"""The server of a federation: three programs that are started, watched and ended together."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedkmeans.errors import FederationError
+from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.certificates import days_left
+from fedkmeans.flower.deploy.folder import LOOPBACK, FederationFolder
+from fedkmeans.flower.deploy.services import Program
+
+Say = Callable[[str], None]
+
+_LOOK_S = 0.5
+# A program that ends is started again after a pause, which doubles up to the longest.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_SOON_DAYS = 30
+# Programs of a server that was killed need a moment to end and give up their ports.
+_PORT_S = 15.0
+
+
+@dataclass(slots=True)
+class Watched:
+    """A program that is started again when it ends."""
+
+    program: Program
+    logs: Path
+    process: subprocess.Popen[bytes] | None = None
+    pause: float = _FIRST_PAUSE_S
+    again: float = field(default=0.0)
+    started: float = field(default=0.0)
+
+    def start(self) -> None:
+        """Start it."""
+        self.process = self.program.start(self.logs)
+        self.started = time.monotonic()
+
+    def look(self, say: Say) -> None:
+        """Start it again if it has ended, and say so."""
+        if self.process is None:
+            if time.monotonic() >= self.again:
+                self.start()
+            return
+        code = self.process.poll()
+        if code is None:
+            return
+        if time.monotonic() - self.started > 2 * _LONGEST_PAUSE_S:  # it had been well
+            self.pause = _FIRST_PAUSE_S
+        log = self.logs / f"{self.program.name}.log"
+        say(
+            f"The {self.program.name} ended (exit code {code}: {services.last_line(log)}); it is "
+            "started again in "
+            f"{self.pause:g} s."
+        )
+        self.process = None
+        self.again = time.monotonic() + self.pause
+        self.pause = min(2 * self.pause, _LONGEST_PAUSE_S)
+
+
+def serve(folder: FederationFolder, say: Say, host: str) -> None:
+    """Run the server until this process is interrupted; then end all that was started.
+
+    Parameters
+    ----------
+    folder : FederationFolder
+    say : callable
+        Takes a line for who is watching.
+    host : str
+        Address that the gate listens on.
+    """
+    federation = folder.read()
+    _check_certificate(folder, say)
+    with _only_one(folder):
+        _wait_for_port(LOOPBACK, federation.internal_port, "internal_port")
+        _wait_for_port(host, federation.port, "port")
+        logs = folder / "logs"
+        superlink = Watched(services.superlink(folder), logs)
+        watched = [superlink]
+        try:
+            superlink.start()
+            assert superlink.process is not None
+            services.wait_until_up(folder, superlink.process)
+            n_sites = len(services.register_sites(folder))
+            watched += [Watched(services.gate(folder, host), logs), Watched(services.executor(folder), logs)]
+            for one in watched[1:]:
+                one.start()
+            say(f"{federation.name}: {n_sites} site(s) may connect to {federation.host}:{federation.port}.")
+            while True:
+                time.sleep(_LOOK_S)
+                for one in watched:
+                    one.look(say)
+        finally:
+            services.end([one.process for one in reversed(watched) if one.process is not None])
+
+
+def _check_certificate(folder: FederationFolder, say: Say) -> None:
+    left = days_left((folder / "private/server.crt").read_bytes())
+    renew = f"renew it with: fedkmeans federation renew {folder.path}"
+    if left <= 0:
+        raise FederationError(f"The server's certificate has expired, so no site would connect; {renew}")
+    if left < _SOON_DAYS:
+        say(f"The server's certificate expires in {left:.0f} day(s); {renew}")
+
+
+def _wait_for_port(host: str, port: int, name: str) -> None:
+    """Wait until nobody uses a port; raises if that takes too long."""
+    until = time.monotonic() + _PORT_S
+    while (reason := _why_not(host, port)) is not None:
+        if time.monotonic() > until:
+            raise FederationError(
+                f"Port {port} cannot be used ({reason}). Is the server running already? Else change "
+                f"{name} in "
+                "federation.toml; sites need new join files if it is `port`."
+            )
+        time.sleep(_LOOK_S)
+
+
+def _why_not(host: str, port: int) -> str | None:
+    """Why a port cannot be used; None if it can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
+
+
+@contextmanager
+def _only_one(folder: FederationFolder) -> Iterator[None]:
+    """Refuse to serve a folder twice; whoever holds the lock loses it when its process ends, however."""
+    with (folder / "state" / "lock").open("w") as file:
+        try:
+            import fcntl
+        except ImportError:  # not on this system; the ports are checked anyhow
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FederationError(f"{str(folder.path)!r} is being served already.") from None
+        yield

@@ -1,0 +1,126 @@
+"""What a site keeps on disk between messages: its rows, who it is, and what it has said.
+
+Flower starts a new process for every message. The rows are therefore kept ready as an array that is
+mapped, not read; what a client must remember of a running total (`last_word`) is a small file beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from fedkmeans._utils.atomic_io import atomic_path
+from fedkmeans.client.delta_state import Spoken
+from fedkmeans.client.site import Site, SitePolicy
+from fedkmeans.errors import DataError, WireError
+from fedkmeans.kernels import AUTO
+from fedkmeans.kernels.sparse import SparseRows
+from fedkmeans.protocol.codec import PREFIX_SIZE, decode, encode, from_bytes, size_in_bytes, to_bytes
+from fedkmeans.protocol.field_types import register
+
+log = logging.getLogger(__name__)
+
+ROWS_FILE, ABOUT_FILE, SPOKEN_FILE = "rows.npy", "site.json", "spoken.bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a site has said towards one total of one run, as it is written to disk."""
+
+    run: str
+    total: str
+    spoken: Spoken
+
+
+register(Said)
+
+
+def prepare(folder: Path, site: Site) -> None:
+    """Write a site's rows and what it is to a folder, for `open_site`; what it said is forgotten.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Made if it does not exist, readable by its owner alone.
+    site : Site
+        With dense rows and without weights.
+    """
+    if isinstance(site.X, SparseRows) or site.sample_weight is not None:
+        raise DataError(f"Client {site.name!r}: only tables without weights can be kept for a federation.")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / SPOKEN_FILE).unlink(missing_ok=True)
+    with _private_path(folder / ROWS_FILE) as temporary, temporary.open("wb") as file:
+        np.save(file, np.ascontiguousarray(site.X), allow_pickle=False)
+    about = {
+        "name": site.name,
+        "feature_names": site.feature_names,
+        "min_cluster_size": site.policy.min_cluster_size,
+        "kernel": site.shards.wanted_kernel,
+    }
+    with _private_path(folder / ABOUT_FILE) as temporary:
+        temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def open_site(folder: Path) -> Site:
+    """Open what `prepare` wrote; the rows stay on disk until they are looked at."""
+    try:
+        about: dict[str, Any] = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
+        X = open_memmap(folder / ROWS_FILE, mode="r")  # takes no archives and nothing pickled
+        names = about["feature_names"]
+        site = Site(
+            about["name"],
+            X,
+            feature_names=None if names is None else tuple(names),
+            policy=SitePolicy(about["min_cluster_size"]),
+            kernel=about.get("kernel", AUTO),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"The site's folder {str(folder)!r} cannot be read ({error}). Join again with: fedkmeans "
+            "site join"
+        ) from error
+    _recall(folder, site)
+    return site
+
+
+def keep(folder: Path, site: Site) -> None:
+    """Write what a site has said, whole or not at all; nothing is written if it has said nothing."""
+    said = [
+        to_bytes(encode(Said(run, total, spoken)))
+        for run, totals in site.spoken.items()
+        for total, spoken in totals.items()
+    ]
+    if said:
+        with _private_path(folder / SPOKEN_FILE) as temporary:
+            temporary.write_bytes(b"".join(said))
+
+
+@contextmanager
+def _private_path(path: Path) -> Iterator[Path]:
+    """As `atomic_path`, and readable by its owner alone: the folder may have been there before."""
+    with atomic_path(path) as temporary:
+        temporary.chmod(0o600)
+        yield temporary
+
+
+def _recall(folder: Path, site: Site) -> None:
+    """Let a site know what it has said. If that is damaged it knows nothing, and its next reply says so."""
+    path = folder / SPOKEN_FILE
+    data = path.read_bytes() if path.exists() else b""
+    try:
+        while data:
+            size = size_in_bytes(data[:PREFIX_SIZE])
+            said: Said = decode(from_bytes(data[:size]), Said, max_header=None)
+            site.spoken.setdefault(said.run, {})[said.total] = said.spoken
+            data = data[size:]
+    except WireError as error:
+        site.spoken.clear()
+        log.warning("%s is damaged (%s); the run will ask for all that this site has to say.", path, error)

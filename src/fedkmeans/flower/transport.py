@@ -1,0 +1,297 @@
+"""Sites at other organisations, asked through Flower: its SuperLink passes queries and replies on.
+
+Each exchange pushes one message a site and pulls replies until all have come or the time is up. A reply
+that comes after that is never pulled, so it cannot be taken for an answer to something else; nor can one
+that is sent twice, since a reply must name the exchange it belongs to. A reply that is not what was asked
+for counts as silence, and the log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from flwr.app import Message
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from google.protobuf.message import DecodeError
+
+from fedkmeans._utils.checks import check_integer, check_real
+from fedkmeans._utils.typing import ClientId
+from fedkmeans.errors import FederationError, WireError
+from fedkmeans.flower.message import MESSAGE_TYPE, read_content, write_content
+from fedkmeans.protocol.codec import decode, encode
+from fedkmeans.protocol.exchange import Total, add_up, new_name, some_of
+from fedkmeans.protocol.field_types import brief
+from fedkmeans.protocol.messages import Describe, Query, Reply, addressed
+from fedkmeans.protocol.replies import check_reply, expected_types
+
+log = logging.getLogger(__name__)
+
+# A message lives a little longer than we wait for its reply, as clocks differ.
+_SLACK_S = 60.0
+# A call of the SuperLink takes no longer while it is up.
+_USUAL_S = 5.0
+# Characters of what a site says about itself that are passed on.
+_LONGEST, _LONGEST_NAME = 300, 200
+# What Flower raises for a reply that no honest node would have sent; not what it raises for the network.
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError, DecodeError)
+# Pause before sites are looked for again.
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for whom.
+
+    Attributes
+    ----------
+    timeout : float
+        Seconds that an exchange waits for replies.
+    min_answers : int
+        Replies that an exchange must have; until then, whoever is missing is asked again.
+    wait : float
+        Seconds after which an exchange with fewer replies ends the run.
+    cool_down : float
+        Seconds for which a site that let the time run out is not asked. Flower takes up to a minute to
+        notice that a site is gone.
+    poll : float
+        Seconds between two looks for replies.
+    """
+
+    timeout: float = 600.0
+    min_answers: int = 1
+    wait: float = 3600.0
+    cool_down: float = 60.0
+    poll: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "poll"):
+            check_real(name, getattr(self, name), low=0, high=float("inf"), low_open=True)
+        for name in ("wait", "cool_down"):
+            check_real(name, getattr(self, name), low=0, high=float("inf"))
+        check_integer("min_answers", self.min_answers)
+
+
+class Flower:
+    """A federation of sites behind a Flower SuperLink.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Of the ServerApp.
+    nodes : dict
+        Flower's number of the node of each site, by the site's name. A site whose node is not connected
+        stays a member and is silent; it is asked again once it is back.
+    patience : Patience
+
+    Attributes
+    ----------
+    silent : dict
+        Who of those asked in the latest exchange gave no answer, and why.
+    """
+
+    def __init__(self, grid: Grid, nodes: Mapping[ClientId, int], patience: Patience | None = None) -> None:
+        if not nodes:
+            raise FederationError(
+                "A federation needs at least one site. Register the keys of the sites first."
+            )
+        self.grid = grid
+        self.nodes = dict(nodes)
+        self.patience = patience or Patience()
+        self.silent: dict[ClientId, str] = {}
+        self._cool_until: dict[ClientId, float] = {}
+        self._n_features: int | None = None
+        self._one_by_one = False
+
+    @classmethod
+    def meet(cls, grid: Grid, min_sites: int, patience: Patience | None = None) -> Flower:
+        """Make a federation of the sites that are connected, each under the name that it gives itself.
+
+        For simulations and trials: a site could give itself another's name. Where sites have keys, the
+        server knows whose node is whose.
+        """
+        patience = patience or Patience()
+        give_up = time.monotonic() + patience.wait
+        while len(nodes := sorted(grid.get_node_ids())) < min_sites:
+            if time.monotonic() >= give_up:
+                raise FederationError(
+                    f"{len(nodes)} site(s) are connected and {min_sites} must be, after {patience.wait:g} s. "
+                    "Start the sites, or ask for fewer (min-sites)."
+                )
+            time.sleep(_LOOK_S)
+        strangers = cls(grid, {str(node): node for node in nodes}, patience)
+        named = strangers._ask_for_names()
+        if len(named) < min_sites:
+            raise FederationError(
+                f"{len(named)} site(s) said their name and {min_sites} must. Look at the logs of the "
+                "others, or ask "
+                "for fewer (min-sites)."
+            )
+        return cls(grid, named, patience)
+
+    def _ask_for_names(self) -> dict[ClientId, int]:
+        """The names that sites give themselves."""
+        named: dict[ClientId, int] = {}
+        exchange = new_name()
+        waiting = self._push(Describe(), exchange, self.clients, anonymous=True)
+        until = time.monotonic() + self.patience.timeout
+        while waiting and time.monotonic() < until:
+            for message in self._pull(waiting):
+                node = waiting.pop(message.metadata.reply_to_message_id, None)
+                if node is None:
+                    continue
+                if message.has_error():
+                    raise FederationError(f"Node {node} cannot say its name: {message.error.reason}.")
+                _, of_exchange, name = read_content(message.content)
+                if of_exchange != exchange or not 0 < len(name) <= _LONGEST_NAME:
+                    raise FederationError(f"Node {node} does not say its name as a site would.")
+                if name in named:
+                    raise FederationError(f"Two sites are called {name!r}. Give each a name of its own.")
+                named[name] = self.nodes[node]
+            time.sleep(self.patience.poll)
+        return named
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Names of all sites, sorted, whether they are connected or not."""
+        return tuple(sorted(self.nodes))
+
+    def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
+        """Send a query to some sites; those that do not answer in time are asked again only if it must be."""
+        needed = min(self.patience.min_answers, len(clients))
+        replies: dict[ClientId, Reply] = {}
+        self.silent = {}
+        give_up = time.monotonic() + self.patience.wait
+        while True:
+            missing = [client for client in clients if client not in replies]
+            replies |= self._exchange(query, self._reachable(missing))
+            if len(replies) >= needed:
+                break
+            if time.monotonic() >= give_up:
+                raise FederationError(self._too_few(len(replies), needed))
+            time.sleep(_LOOK_S)
+        if isinstance(query, Describe):
+            widths = {getattr(reply, "n_features", None) for reply in replies.values()}
+            self._n_features = widths.pop() if len(widths) == 1 else None
+        return {client: replies[client] for client in sorted(replies)}
+
+    def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
+        """Send a query to some sites and add their replies up."""
+        return add_up(self.ask(query, clients))
+
+    def _reachable(self, clients: Iterable[ClientId]) -> list[ClientId]:
+        """Those whose node is connected and who did not let us wait just now."""
+        connected, now = set(self.grid.get_node_ids()), time.monotonic()
+        reachable = []
+        for client in clients:
+            if self.nodes[client] not in connected:
+                self.silent[client] = "not connected"
+            elif self._cool_until.get(client, 0.0) > now:
+                self.silent[client] = "did not answer in time lately"
+            else:
+                reachable.append(client)
+        return reachable
+
+    def _exchange(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
+        exchange = new_name()
+        waiting = self._push(query, exchange, clients)
+        replies: dict[ClientId, Reply] = {}
+        self._one_by_one = False
+        until = time.monotonic() + self.patience.timeout
+        while waiting and time.monotonic() < until:
+            before = time.monotonic()
+            found = self._pull(waiting)
+            # Flower waits without end for a SuperLink that is down; that is not the sites' fault.
+            until += max(0.0, time.monotonic() - before - _USUAL_S)
+            for message in found:
+                client = waiting.pop(message.metadata.reply_to_message_id, None)
+                if client is None:  # not what was asked for
+                    continue
+                if message.has_error() and message.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
+                    # Lost on its way, for instance when the SuperLink was started anew.
+                    waiting |= self._push(query, exchange, [client])
+                    continue
+                if message.has_error() and message.error.code == ErrorCode.NODE_UNAVAILABLE:
+                    self._note(client, "not connected")  # gone for a minute, which Flower notices only now
+                    continue
+                try:
+                    replies[client] = self._read(message, query, exchange, client)
+                    self.silent.pop(client, None)
+                except WireError as error:
+                    self._note(client, f"its reply is refused: {error}")
+            if waiting:
+                time.sleep(self.patience.poll)
+        for client in waiting.values():
+            self._cool_until[client] = time.monotonic() + self.patience.cool_down
+            self._note(client, f"no answer within {self.patience.timeout:g} s")
+        return replies
+
+    def _push(
+        self, query: Query, exchange: str, clients: Sequence[ClientId], anonymous: bool = False
+    ) -> dict[str, ClientId]:
+        """Send, and return who is asked in which message; `anonymous` names nobody in it."""
+        ttl = self.patience.timeout + _SLACK_S
+        messages = [
+            Message(
+                write_content(encode(addressed(query, client)), exchange, "" if anonymous else client),
+                self.nodes[client],
+                MESSAGE_TYPE,
+                ttl=ttl,
+                group_id=exchange,
+            )
+            for client in clients
+        ]
+        if not messages:
+            return {}
+        ids = self.grid.push_messages(messages)
+        waiting = {message_id: client for client, message_id in zip(clients, ids, strict=False) if message_id}
+        for client in set(clients) - set(waiting.values()):
+            self._note(client, "the SuperLink took no message for it")
+        return waiting
+
+    def _pull(self, waiting: dict[str, ClientId]) -> list[Message]:
+        """Replies that have come; what Flower itself cannot read is given up, and hurts nobody else."""
+        try:
+            if not self._one_by_one:
+                return list(self.grid.pull_messages(list(waiting)))
+        except _UNREADABLE as error:
+            # What was pulled along with it is gone and asked for again; it must not be lost again.
+            self._one_by_one = True
+            log.warning("A reply cannot be read (%s); replies are looked at one by one.", brief(str(error)))
+        found: list[Message] = []
+        for message_id, client in list(waiting.items()):
+            try:
+                found += self.grid.pull_messages([message_id])
+            except _UNREADABLE as error:
+                del waiting[message_id]
+                self._note(client, f"its reply cannot be read: {error}")
+        return found
+
+    def _read(self, message: Message, query: Query, exchange: str, client: ClientId) -> Reply:
+        if message.has_error():
+            raise WireError(f"error {message.error.code} at the site: {message.error.reason}")
+        packed, of_exchange, name = read_content(message.content)
+        if of_exchange != exchange:
+            raise WireError("it belongs to another exchange.")
+        if name != client:
+            raise WireError(f"it is signed {name[:50]!r}.")
+        query = addressed(query, client)
+        reply: Reply = decode(packed, expected_types(query))
+        check_reply(query, reply, self._n_features)
+        return reply
+
+    def _note(self, client: ClientId, reason: str) -> None:
+        reason = "".join(c if c.isprintable() else "?" for c in reason[:_LONGEST])
+        self.silent[client] = reason
+        log.warning("Site %r: %s", client, reason)
+
+    def _too_few(self, found: int, needed: int) -> str:
+        reasons = [f"{client}: {reason}" for client, reason in sorted(self.silent.items())]
+        return (
+            f"{found} site(s) answered and {needed} must, after {self.patience.wait:g} s; "
+            f"{some_of(reasons)}. "
+            "Bring the sites back and resume the run, or ask for fewer answers (min-answers)."
+        )

@@ -1,0 +1,218 @@
+"""What a kernel must be able to do, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans.kernels.sparse import Table
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one or several clients in one table.
+
+    Attributes
+    ----------
+    X : ndarray or SparseRows of shape (n, m)
+    starts : ndarray of shape (N + 1,)
+        Client i has the rows from starts[i] up to starts[i + 1].
+    sample_weight : ndarray of shape (n,) or None
+    memo : object
+        What a kernel wants to remember about these rows; nobody else looks at it.
+    """
+
+    X: Table
+    starts: IntArray
+    sample_weight: FloatArray | None = None
+    memo: Any = field(default=None, repr=False)
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many rows each client has, shape (N,)."""
+        return self.starts[1:] - self.starts[:-1]
+
+    def part(self, client: int) -> slice:
+        """Where the rows of a client are."""
+        return slice(int(self.starts[client]), int(self.starts[client + 1]))
+
+    def shard(self, client: int) -> tuple[Table, FloatArray | None]:
+        """Rows (n_i, m) and weights (n_i,) of a client, as views."""
+        part = self.part(client)
+        return self.X[part], None if self.sample_weight is None else self.sample_weight[part]
+
+
+def protect(*arrays: FloatArray) -> None:
+    """Make arrays read-only: a weighting rule or an observer looks at them and must not steer."""
+    for array in arrays:
+        array.setflags(write=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSummary:
+    """What a client knows after its local steps; a weighting rule turns it into weights.
+
+    Attributes
+    ----------
+    centroids : ndarray of shape (k, m)
+        The local centroids c_ij.
+    counts : ndarray of shape (k,)
+        Points (or their sample weight) nearest to each centroid **as received**: the paper's ω_ij.
+    last_counts : ndarray of shape (k,)
+        Points that made each local centroid in the last local step.
+    inertia : ndarray of shape (k,)
+        Squared distances of those points to their local centroid, summed per cluster.
+    n_samples : float
+        Rows of the client, or the sum of its sample weights.
+    received_inertia : float
+        Squared distances of all points to the nearest centroid **as received**, summed.
+    """
+
+    centroids: FloatArray
+    counts: FloatArray
+    last_counts: FloatArray
+    inertia: FloatArray
+    n_samples: float
+    received_inertia: float = float("nan")
+
+    def __post_init__(self) -> None:
+        protect(self.centroids, self.counts, self.last_counts, self.inertia)
+
+
+WeightingRule: TypeAlias = Callable[[LocalSummary], FloatArray]
+
+
+class Clustered(NamedTuple):
+    """What k-means found: centroids (k, m), and counts (k,) if another step would change nothing."""
+
+    centroids: FloatArray
+    counts: FloatArray | None = None
+
+
+class Outcome(Protocol):
+    """What came of the local steps of A clients; good until the next local steps on the same rows."""
+
+    @property
+    def counts(self) -> FloatArray:
+        """As in a `LocalSummary`, one row a client, shape (A, k)."""
+        ...
+
+    @property
+    def last_counts(self) -> FloatArray:
+        """As in a `LocalSummary`, shape (A, k)."""
+        ...
+
+    @property
+    def inertia(self) -> FloatArray | None:
+        """As in a `LocalSummary`, shape (A, k); only where it was asked for."""
+        ...
+
+    @property
+    def received_inertia(self) -> FloatArray | None:
+        """As in a `LocalSummary`, shape (A,); only where it was asked for."""
+        ...
+
+    def centroids(self, place: int) -> FloatArray:
+        """Local centroids of one of the clients, a new array of shape (k, m)."""
+        ...
+
+    def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
+        """Add Σ ω c and Σ c over the clients, in their order, to arrays of shape (k, m).
+
+        `weights` has shape (A, k).
+        """
+        ...
+
+
+class Kernel(Protocol):
+    """The arithmetic on rows; labels are the same whichever kernel finds them."""
+
+    name: str
+
+    def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+        """Label of the nearest centroid for every row, shape (n,); the first one wins a tie."""
+        ...
+
+    def lloyd_step(
+        self,
+        X: Table,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums (k, m) and counts (k,) of the rows nearest to each centroid, in one pass."""
+        ...
+
+    def inertia(
+        self,
+        X: Table,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> float:
+        """Sum of squared distances of all rows to their nearest centroid."""
+        ...
+
+    def inertia_each(
+        self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
+    ) -> FloatArray:
+        """What `inertia` returns for the rows of each of the clients `which`, shape (A,)."""
+        ...
+
+    def lloyd(
+        self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Lloyd's steps until no label changes, shape (k, m); empty clusters are relocated."""
+        ...
+
+    def kmeans(
+        self,
+        X: Table,
+        n_clusters: int,
+        rng: np.random.Generator,
+        n_init: int = 1,
+        max_iter: int = 300,
+        sample_weight: FloatArray | None = None,
+    ) -> FloatArray:
+        """k-means from `n_init` k-means++ starts: the best centroids, shape (k, m)."""
+        ...
+
+    def kmeans_each(
+        self,
+        rows: Rows,
+        which: IntArray,
+        n_clusters: Sequence[int],
+        rngs: Sequence[np.random.Generator],
+        n_init: int = 1,
+        max_iter: int = 300,
+        n_threads: int = 1,
+    ) -> list[Clustered]:
+        """What `kmeans` finds on the rows of each of the clients `which`, all in one call."""
+        ...
+
+    def local_steps(
+        self,
+        rows: Rows,
+        which: IntArray,
+        centroids: FloatArray,
+        *,
+        max_local: int,
+        tol_local: float,
+        empty_clusters: str,
+        inertia: bool = False,
+        n_threads: int = 1,
+    ) -> Outcome:
+        """Local steps of the clients `which`, all in one call; see `lloyd.local_update`."""
+        ...
+
+    def expect(self, rows: Rows, k: int, max_local: int) -> None:
+        """Prepare, in the background, for such local steps with k centroids: they will be asked for soon."""
+        ...
+
+    def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
+        """How many clients to pass to `local_steps` at a time, so that memory stays bounded."""
+        ...

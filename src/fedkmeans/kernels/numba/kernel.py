@@ -1,0 +1,258 @@
+"""The fast kernel: compiled, in threads, with memory of how each client's last local steps went.
+
+Three ways through a client's rows, all to the same numbers:
+
+- *scan*: every step is one pass over the rows; for small problems and for clients too large for
+  anything else. Memory for a block of rows and the centroids, whatever the number of rows.
+- *follow*: the first labels from bounds that are kept from the last time (see `compiled`), and for
+  several local steps the Gram matrix of the client's rows. Memory up to that of the rows themselves.
+- clients with very many rows are cut into parts, which several threads scan.
+
+Sparse rows are always scanned: their products are cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import scipy.linalg  # noqa: F401 - compiled code multiplies by its library; `threads` must know of it
+
+from fedkmeans._utils.threads import in_threads
+from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans.kernels.base import Clustered, Outcome, Rows
+from fedkmeans.kernels.numba import ahead, compiled, gram_kmeans
+from fedkmeans.kernels.numba.bounds_cache import Memo, Trail
+from fedkmeans.kernels.numba.gram_kmeans import Draws
+from fedkmeans.kernels.numba.scanning import NOTHING, as_data, as_double, scan_rows
+from fedkmeans.kernels.numba.work import Work
+from fedkmeans.kernels.reference import kernel as reference
+from fedkmeans.kernels.reference.kmeans import BETTER, best_of
+from fedkmeans.kernels.reference.lloyd import cluster_sums, double_block, means, relocate_empty
+from fedkmeans.kernels.sparse import SMALL, SparseRows, Table
+
+# Numbers in the local centroids that are held at a time when nothing is remembered.
+_HELD = 2**22
+
+
+class Fast:
+    """See `Kernel`."""
+
+    name = "numba"
+
+    def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
+        """Label of the nearest centroid for every row."""
+        labels = np.empty(len(X), dtype=np.int32)
+        scan_rows(as_data(X), NOTHING, 0, len(X), as_double(centroids), n_threads, labels)
+        return labels.astype(np.intp)
+
+    def lloyd_step(
+        self,
+        X: Table,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums and counts per cluster."""
+        weight = as_double(sample_weight)
+        sums, counts, _ = scan_rows(as_data(X), weight, 0, len(X), as_double(centroids), n_threads, sums=True)
+        return sums, counts
+
+    def inertia(
+        self,
+        X: Table,
+        centroids: FloatArray,
+        sample_weight: FloatArray | None = None,
+        n_threads: int = 1,
+    ) -> float:
+        """Sum of squared distances to the nearest centroid."""
+        weight = as_double(sample_weight)
+        found = scan_rows(as_data(X), weight, 0, len(X), as_double(centroids), n_threads, inertia=True)
+        return float(found[2].sum())
+
+    def inertia_each(
+        self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
+    ) -> FloatArray:
+        """The same for the rows of each client, following the last round where there was one."""
+        received, memo = as_double(centroids), memo_of(rows)
+        trail = memo.nearest_trail(received)
+        if trail is not None:
+            with memo.following(trail):
+                return Work(rows, memo, which, received, 1, 0.0, False, True, n_threads).score(trail)
+        inner, outer = (n_threads, 1) if len(which) < n_threads else (1, n_threads)
+
+        def work(client: int) -> float:
+            X, weight = rows.shard(client)
+            return self.inertia(X, received, weight, inner)
+
+        return np.array(in_threads(work, [(int(client),) for client in which], outer))
+
+    def lloyd(
+        self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Lloyd's steps until no label changes."""
+        rows = Rows(X, np.array([0, len(X)]), sample_weight)
+        trail = memo_of(rows).find_trail(rows, as_double(centroids), with_gram=False)
+        before: IntArray | None = None
+        for _ in range(max_iter):
+            labels, moved, counts = self._one_step(rows, as_double(centroids), trail)
+            if before is not None and np.array_equal(labels, before):
+                break
+            before = labels
+            if not counts.all():
+                sums, counts = cluster_sums(X, labels, len(centroids), sample_weight)
+                _, sums, counts = relocate_empty(X, centroids, labels, sums, counts, sample_weight)
+                moved = means(sums, counts, otherwise=centroids)
+            centroids = moved
+        return centroids
+
+    def _one_step(
+        self, rows: Rows, received: FloatArray, trail: Trail | None
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Labels, means and counts of all rows, following the last step where that is possible."""
+        memo = memo_of(rows)
+        if trail is not None:
+            found = Work(rows, memo, np.array([0]), received, 1, 0.0, False, False, 1).follow(trail)
+            return trail.arrays.labels.copy(), found.centroids(0), found.counts[0]
+        labels: IntArray = np.empty(len(rows.X), dtype=np.int32)
+        sums, counts, _ = scan_rows(memo.data, memo.weight, 0, len(labels), received, 1, labels, sums=True)
+        return labels, means(sums, counts, otherwise=received), counts
+
+    def kmeans(
+        self,
+        X: Table,
+        n_clusters: int,
+        rng: np.random.Generator,
+        n_init: int = 1,
+        max_iter: int = 300,
+        sample_weight: FloatArray | None = None,
+    ) -> FloatArray:
+        """k-means from `n_init` starts."""
+        rows = Rows(X, np.array([0, len(X)]), sample_weight)
+        return self.kmeans_each(rows, np.array([0]), [n_clusters], [rng], n_init, max_iter)[0].centroids
+
+    def kmeans_each(
+        self,
+        rows: Rows,
+        which: IntArray,
+        n_clusters: Sequence[int],
+        rngs: Sequence[np.random.Generator],
+        n_init: int = 1,
+        max_iter: int = 300,
+        n_threads: int = 1,
+    ) -> list[Clustered]:
+        """k-means on the rows of each client."""
+        weights = memo_of(rows).weights
+        draws = [
+            Draws.of(weights[rows.part(client)], k, rng, n_init)
+            for client, k, rng in zip(which, n_clusters, rngs, strict=True)
+        ]
+        return self._cluster(rows, which, draws, max_iter, n_threads)
+
+    def _cluster(
+        self, rows: Rows, which: IntArray, draws: list[Draws], max_iter: int, n_threads: int
+    ) -> list[Clustered]:
+        """k-means on the rows of each client; of those with few rows, on their Gram matrices in one call."""
+        few = np.flatnonzero(gram_kmeans.are_few(rows, which, draws))
+        size = max(1, _HELD // (max(draw.k for draw in draws) * rows.X.shape[1]))
+        results: dict[int, Clustered] = {}
+        chosen: dict[int, IntArray] = {}
+        for start in range(0, len(few), size):
+            some, memo = few[start : start + size], memo_of(rows)
+            some_draws = [draws[place] for place in some]
+            found = gram_kmeans.cluster_each(
+                memo.data, memo.weights, rows, which[some], some_draws, max_iter, n_threads
+            )
+            for index, (place, draw) in enumerate(zip(some, some_draws, strict=True)):
+                if found.chosen[index, 0, 0] >= 0:
+                    chosen[place] = found.chosen[index, :, : draw.k]
+                if found.done[index]:
+                    results[place] = Clustered(
+                        found.centroids[index, : draw.k], found.counts[index, : draw.k]
+                    )
+
+        def alone(place: int) -> Clustered:
+            X, weight = rows.shard(which[place])
+            if isinstance(X, SparseRows) and X.size <= SMALL:
+                # A block of rows, for which all there is for dense rows pays.
+                dense = Rows(X.dense(), np.array([0, len(X)]), weight)
+                return self._cluster(dense, np.array([0]), [draws[place]], max_iter, 1)[0]
+            starts = iter(chosen[place] if place in chosen else self._plusplus(X, draws[place], weight))
+            centroids = best_of(
+                len(draws[place].firsts),
+                lambda: self.lloyd(X, double_block(X, next(starts)), max_iter, weight),
+                lambda centroids: self.inertia(X, centroids, weight),
+            )
+            return Clustered(centroids)
+
+        others = [place for place in range(len(which)) if place not in results]
+        results |= dict(
+            zip(others, in_threads(alone, [(place,) for place in others], n_threads), strict=True)
+        )
+        return [results[place] for place in range(len(which))]
+
+    def _plusplus(self, X: Table, draws: Draws, sample_weight: FloatArray | None) -> Iterator[IntArray]:
+        """The rows from which each start begins, shape (k,)."""
+        weight = np.ones(len(X)) if sample_weight is None else as_double(sample_weight)
+        for first, uniforms in zip(*draws, strict=True):
+            chosen = np.full(draws.k, first)
+            closest, distances = np.empty(len(X)), np.empty((uniforms.shape[1], len(X)))
+            start_rows = np.empty((uniforms.shape[1], X.shape[1]))
+            compiled.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_rows)
+            yield chosen
+
+    def local_steps(
+        self,
+        rows: Rows,
+        which: IntArray,
+        centroids: FloatArray,
+        *,
+        max_local: int,
+        tol_local: float,
+        empty_clusters: str,
+        inertia: bool = False,
+        n_threads: int = 1,
+    ) -> Outcome:
+        """Local steps of some clients; relocation of empty clusters is left to the plain version."""
+        if empty_clusters == "relocate":
+            return reference.KERNEL.local_steps(
+                rows,
+                which,
+                centroids,
+                max_local=max_local,
+                tol_local=tol_local,
+                empty_clusters=empty_clusters,
+                inertia=inertia,
+                n_threads=n_threads,
+            )
+        work = Work(
+            rows, memo_of(rows), which, as_double(centroids), max_local, tol_local, empty_clusters == "drop",
+            inertia, n_threads,
+        )  # fmt: skip
+        trail = work.memo.find_trail(rows, work.received, with_gram=max_local > 1)
+        if trail is None:
+            return work.scan()
+        with work.memo.following(trail):
+            return work.follow(trail)
+
+    def expect(self, rows: Rows, k: int, max_local: int) -> None:
+        """Begin to compile what such local steps need, in another process and once on a machine."""
+        if memo_of(rows).may_follow(rows, k, with_gram=max_local > 1):
+            ahead.begin(memo_of(rows).data.dtype, max_local)
+
+    def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
+        """All where answers are remembered, else as many as 32 MB of local centroids."""
+        if memo_of(rows).may_follow(rows, len(centroids), with_gram=True):
+            return len(rows.starts)
+        return max(1, _HELD // centroids.size)
+
+
+def memo_of(rows: Rows) -> Memo:
+    """What is remembered about these rows."""
+    if rows.memo is None:
+        rows.memo = Memo(as_data(rows.X), as_double(rows.sample_weight), len(rows.X))
+    memo: Memo = rows.memo
+    return memo
+
+
+KERNEL = Fast()

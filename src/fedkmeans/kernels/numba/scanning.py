@@ -1,0 +1,118 @@
+"""One pass over rows with the compiled kernel, in threads where there are many."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fedkmeans._utils.threads import in_threads
+from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
+from fedkmeans.kernels.numba import ahead, compiled
+from fedkmeans.kernels.sparse import SparseRows, Table
+
+# Rows with more numbers are scanned in up to so many parts, whatever the number of threads, so that the
+# sums are rounded in the same way.
+LARGE, N_PARTS = 2**20, 16
+# The same for sparse rows, each number of which takes longer.
+_LARGE_SPARSE = 2**18
+
+NOTHING = np.empty(0)
+_NO_LABELS = np.empty(0, dtype=np.int32)
+_NO_CLUSTERS = np.empty((0, 0))
+
+
+def as_data(X: Table) -> Any:
+    """The rows in a form that the compiled code knows: as they are, wherever that is possible."""
+    if isinstance(X, SparseRows):
+        return compiled.Csr(*(_as_array(numbers) for numbers in (X.data, X.indices, X.indptr)))
+    return _as_array(X)
+
+
+def _as_array(X: DataArray) -> DataArray:
+    """An array of a kind for which there is compiled code.
+
+    Kernels only read; an array that must not be written to is passed under a view without that
+    mark, since for such arrays everything would be compiled once more.
+    """
+    if X.dtype.kind == "b":
+        X = X.view(np.uint8)
+    elif X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
+        X = X.astype(np.float32 if X.dtype.itemsize < 4 else np.float64)
+    X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
+    return X if X.flags.writeable else np.asarray(_Writeable(X))
+
+
+class _Writeable:
+    def __init__(self, array: DataArray) -> None:
+        self.array = array  # kept alive as long as the view
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+
+
+def as_double(values: FloatArray | None) -> FloatArray:
+    """A new array: contiguous, and not marked read-only, for which all would be compiled once more."""
+    return NOTHING if values is None else np.array(values, dtype=np.float64, order="C")
+
+
+def new_scratch(data: Any, k: int, m: int, n: int) -> Any:
+    """Buffers to scan n rows."""
+    if isinstance(data, compiled.Csr):
+        return compiled.new_sparse_scratch(k, m)
+    return compiled.new_scratch(k, m, n, data.dtype)
+
+
+def are_large(data: Any, starts: IntArray, stops: IntArray, m: int) -> Any:
+    """Whether clients have so much data that a scan of one of them is worth several threads, shape (N,)."""
+    if isinstance(data, compiled.Csr):
+        return data.indptr[stops] - data.indptr[starts] > _LARGE_SPARSE
+    return (stops - starts) * m > LARGE
+
+
+def _parts(data: Any, start: int, stop: int, k: int, m: int) -> list[tuple[int, int]]:
+    n = stop - start
+    if isinstance(data, compiled.Csr):
+        # Each part has sums of its own, which shall not take more than the rows do.
+        n_parts = int(data.indptr[stop] - data.indptr[start]) // max(_LARGE_SPARSE, k * m)
+    else:
+        n_parts = 4 * n * m // LARGE if n * m > LARGE else 1
+    n_parts = min(N_PARTS, max(1, n_parts))
+    edges = [start + n * part // n_parts for part in range(n_parts + 1)]
+    return list(pairwise(edges))
+
+
+def scan_rows(
+    data: Any,
+    weight: FloatArray,
+    start: int,
+    stop: int,
+    centroids: FloatArray,
+    n_threads: int,
+    labels: Any = _NO_LABELS,
+    sums: bool = False,
+    inertia: bool = False,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """One pass over rows: labels, sums (k, m), counts (k,) and inertia (k,), as far as they are wanted."""
+    k, m = centroids.shape
+
+    def work(first: int, last: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        part = (
+            np.zeros((k, m)) if sums else _NO_CLUSTERS,
+            np.zeros(k) if sums else NOTHING,
+            np.zeros(k) if inertia else NOTHING,
+        )
+        if isinstance(data, compiled.Csr):
+            scan = compiled.scan_sparse
+        else:
+            scan = compiled.scan
+            ahead.wait(data.dtype, ahead.SCAN)
+        scan(data, weight, first, last, centroids, new_scratch(data, k, m, last - first), labels, *part)
+        return part
+
+    total, *others = in_threads(work, _parts(data, start, stop, k, m), n_threads)
+    for part in others:
+        for numbers, more in zip(total, part, strict=True):
+            numbers += more
+    return total

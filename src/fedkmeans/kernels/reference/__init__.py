@@ -1,0 +1,1 @@
+"""The plain NumPy kernel, which every other kernel is held against."""

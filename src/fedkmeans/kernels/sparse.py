@@ -1,0 +1,161 @@
+"""Rows that are mostly zeros: only the other numbers are kept, and only blocks of rows are made dense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedkmeans._utils.typing import DataArray, IntArray
+from fedkmeans.errors import DataError
+
+# Numbers up to which a client's rows may be dense as a whole, where an algorithm is faster that way:
+# 32 MB in double precision.
+SMALL = 2**22
+# Numbers that are copied at a time.
+_COPIED = 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseRows:
+    """A table of n rows and m columns in compressed rows (CSR), as much like an array as is needed.
+
+    Row p has the numbers data[indptr[p] : indptr[p + 1]] in the columns indices[…], which ascend. No
+    number is stored twice, and no zero.
+
+    Attributes
+    ----------
+    data : ndarray of any real dtype
+    indices : ndarray of the same length
+    indptr : ndarray of shape (n + 1,)
+        It need not begin with zero: some rows of a table share its data.
+    n_columns : int
+    """
+
+    data: DataArray
+    indices: IntArray
+    indptr: IntArray
+    n_columns: int
+
+    @classmethod
+    def of(cls, matrix: Any) -> SparseRows:
+        """Take over a scipy sparse matrix or array of any format; it is not changed, nor copied if CSR."""
+        if matrix.ndim != 2:
+            raise DataError(f"A sparse table must have rows and columns, got shape {matrix.shape}.")
+        rows = _scipy_sparse().csr_array(matrix)
+        if not rows.has_canonical_format or np.count_nonzero(rows.data) < rows.nnz:
+            rows = rows.copy()  # the caller's stays as it is
+            rows.sum_duplicates()
+            rows.eliminate_zeros()
+        # Compiled code knows one kind of numbers for places: those that are large enough for any table.
+        small = rows.shape[1] <= np.iinfo(np.int32).max
+        return cls(
+            rows.data[: rows.nnz],
+            rows.indices[: rows.nnz].astype(np.int32 if small else np.int64, copy=False),
+            rows.indptr.astype(np.int64),
+            int(rows.shape[1]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, m)."""
+        return len(self), self.n_columns
+
+    @property
+    def ndim(self) -> int:
+        """Always 2."""
+        return 2
+
+    @property
+    def size(self) -> int:
+        """How many numbers the table has, zeros included."""
+        return len(self) * self.n_columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the numbers."""
+        return self.data.dtype
+
+    @property
+    def stored(self) -> slice:
+        """Where the numbers of these rows are in `data` and `indices`."""
+        return slice(int(self.indptr[0]), int(self.indptr[-1]))
+
+    @property
+    def nbytes(self) -> int:
+        """What these rows take."""
+        part = self.stored
+        return int(self.data[part].nbytes + self.indices[part].nbytes + self.indptr.nbytes)
+
+    def __getitem__(self, rows: slice | DataArray) -> SparseRows:
+        """Rows that lie together without a copy, or any rows by their numbers or by a mask."""
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                indptr = self.indptr[start : max(start, stop) + 1]
+                return SparseRows(self.data, self.indices, indptr, self.n_columns)
+            return self._take(np.arange(start, stop, step))
+        which = np.asarray(rows)
+        return self._take(np.flatnonzero(which) if which.dtype == np.bool_ else which)
+
+    def _take(self, which: IntArray) -> SparseRows:
+        first, lengths = self.indptr[which], self.indptr[which + 1] - self.indptr[which]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        data = np.empty(indptr[-1], dtype=self.data.dtype)
+        indices = np.empty(indptr[-1], dtype=self.indices.dtype)
+        size = max(1, _COPIED * len(which) // max(1, len(data)))
+        for start in range(0, len(which), size):
+            part = slice(start, start + size)
+            there = slice(indptr[start], indptr[min(start + size, len(which))])
+            places = np.repeat(first[part] - indptr[:-1][part], lengths[part])
+            places += np.arange(there.start, there.stop)
+            data[there], indices[there] = self.data[places], self.indices[places]
+        return SparseRows(data, indices, indptr, self.n_columns)
+
+    def dense(self, dtype: Any = None) -> DataArray:
+        """All rows as an array (n, m): for blocks of rows."""
+        n, m = self.shape
+        block = np.zeros(n * m, dtype=dtype or self.dtype)
+        places = np.repeat(np.arange(n) * m, np.diff(self.indptr))
+        places += self.indices[self.stored]
+        block[places] = self.data[self.stored]
+        return block.reshape(n, m)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> DataArray:
+        """Refuse: an array of a whole table must not come about by accident."""
+        raise TypeError("Sparse rows are made dense a block at a time; see lloyd.double_block.")
+
+    def by_column(self) -> Iterator[tuple[DataArray, IntArray]]:
+        """The numbers of each column and the rows in which they stand, one column after the other."""
+        table = self.matrix().tocsc()
+        for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
+            yield table.data[start:stop], table.indices[start:stop]
+
+    def matrix(self) -> Any:
+        """The rows as scipy knows them; the numbers are not copied."""
+        part, indptr = self.stored, self.indptr - self.indptr[0]
+        return _scipy_sparse().csr_array((self.data[part], self.indices[part], indptr), shape=self.shape)
+
+
+# What the algorithms take as rows: shape (n, m).
+Table: TypeAlias = DataArray | SparseRows
+
+
+def as_table(X: Any) -> Table:
+    """What a caller calls rows, as an array, or as sparse rows if it is a sparse matrix of scipy."""
+    if isinstance(X, SparseRows):
+        return X
+    if isinstance(X, np.ndarray) or not _scipy_sparse().issparse(X):
+        return np.asarray(X)
+    return SparseRows.of(X)
+
+
+def _scipy_sparse() -> Any:
+    """Load it where it is needed: a site on Flower, a new process for each message, seldom needs it."""
+    return import_module("scipy.sparse")

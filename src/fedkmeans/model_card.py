@@ -1,0 +1,258 @@
+"""The card of a model, in what JSON can hold: made from an estimator, and checked when it is read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from fedkmeans.data.messages import listing, one_line
+from fedkmeans.errors import ModelError
+from fedkmeans.registry import ALGORITHMS
+
+FORMAT = "fedkmeans model"
+FORMAT_VERSION = 1
+
+_NUMBER = (int, float, type(None))
+# Columns of the history; models made before they were recorded have none.
+_SIZES = ("bytes_sent", "bytes_received")
+# What a card must hold, by its path in the JSON; further entries are allowed and kept.
+_FIELDS: dict[tuple[str, ...], tuple[type, ...]] = {
+    ("created",): (str,),
+    ("versions",): (dict,),
+    ("algorithm",): (str,),
+    ("parameters",): (dict,),
+    ("seed",): (int, type(None)),
+    ("data",): (dict,),
+    ("data", "clients"): (list,),
+    ("data", "n_samples"): (int,),
+    ("data", "n_features"): (int,),
+    ("data", "feature_names"): (list, type(None)),
+    ("data", "dtype"): (str, type(None)),
+    ("result",): (dict,),
+    ("result", "n_clusters"): (int,),
+    ("result", "n_rounds"): (int,),
+    ("result", "stop_reason"): (str,),
+    ("result", "score_per_sample"): _NUMBER,
+    ("result", "score_per_client"): _NUMBER,
+    ("result", "inertia"): _NUMBER,
+    ("result", "interrupted"): (bool,),
+    ("history",): (dict,),
+}
+
+
+def describe(
+    estimator: Any, algorithm: str, clients: Sequence[Mapping[str, Any]], dtype: str | None
+) -> dict[str, Any]:
+    """Make the card of a fitted estimator; see :meth:`fedkmeans.model.Model.from_estimator`."""
+    from fedkmeans import __version__  # here, as the package itself may import this module
+
+    seed = getattr(estimator, "seed_", getattr(estimator, "random_state", None))
+    history = getattr(estimator, "history_", None)
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "fedkmeans": __version__,
+            "numpy": np.__version__,
+            "scikit-learn": metadata.version("scikit-learn"),
+            "python": platform.python_version(),
+        },
+        "algorithm": algorithm,
+        "parameters": {name: _plain(value) for name, value in sorted(estimator.get_params().items())},
+        "seed": int(seed) if isinstance(seed, int | np.integer) else None,
+        "data": _data(estimator, clients, dtype),
+        "result": _result(estimator),
+        "history": {} if history is None else _rounds(history),
+    }
+
+
+def _rounds(history: pd.DataFrame) -> dict[str, Any]:
+    """The columns of the history that hold numbers; the kernel is the same in all rounds, see `_result`."""
+    return {str(name): _plain(history[name].tolist()) for name in history if name != "kernel"}
+
+
+def _data(estimator: Any, clients: Sequence[Mapping[str, Any]], dtype: str | None) -> dict[str, Any]:
+    members = [{"name": str(c["name"]), "n_samples": int(c["n_samples"])} for c in clients]
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "clients": members,
+        "n_samples": sum(member["n_samples"] for member in members),
+        "n_features": int(estimator.cluster_centers_.shape[1]),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "dtype": dtype,
+    }
+
+
+def _result(estimator: Any) -> dict[str, Any]:
+    reason = str(getattr(estimator, "stop_reason_", "unknown"))
+    history = getattr(estimator, "history_", None)
+    kernel = {} if history is None or history.empty else {"kernel": str(history["kernel"].iloc[0])}
+    return {
+        "n_clusters": len(estimator.cluster_centers_),
+        "n_rounds": int(estimator.n_iter_),
+        "stop_reason": reason,
+        "score_per_sample": _plain(getattr(estimator, "score_per_sample_", None)),
+        "score_per_client": _plain(getattr(estimator, "score_per_client_", None)),
+        "inertia": _plain(estimator.inertia_),
+        "interrupted": reason == "interrupted",
+        **kernel,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Turn a value into one that JSON knows: what is no number becomes null, a function its name."""
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return getattr(value, "__name__", type(value).__name__)
+
+
+def to_json(value: Any, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Write JSON in which no character does anything to a terminal that shows it."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=ascii_only, indent=indent)
+    if text.isascii() and "\x7f" not in text:
+        return text  # json has escaped all other controls in ASCII itself
+    # Such characters stand in texts alone, where JSON has an escape for each.
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Read a card from JSON and check that this version understands it.
+
+    Raises
+    ------
+    ModelError
+        Without the model's name, which the caller knows.
+    """
+    try:
+        card = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"the card is not JSON ({error})") from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise ModelError("the card is not that of a fedkmeans model")
+    version = card.get("format_version")
+    if type(version) is not int or version < 1:
+        raise ModelError(f"the card has no valid format version but {version!r}")
+    if version > FORMAT_VERSION:
+        raise ModelError(
+            f"it has format version {version} and this fedkmeans knows up to {FORMAT_VERSION}, so upgrade "
+            "fedkmeans to read it"
+        )
+    return card
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ModelError(f"the card holds {name}, which is no JSON")
+
+
+def check(card: Mapping[str, Any], k: int, m: int) -> None:
+    """Check that a card holds what it must, and that it fits centroids of shape (k, m)."""
+    for path, types in _FIELDS.items():
+        value: Any = card
+        for key in path:
+            value = value.get(key, NotImplemented)
+        # bool is an int to Python, but a count of True is a mistake
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise ModelError(f"entry {'.'.join(path)!r} of the card is missing or of the wrong type")
+    names, n_clusters = card["data"]["feature_names"], card["result"]["n_clusters"]
+    if (n_clusters, card["data"]["n_features"]) != (k, m):
+        raise ModelError(
+            f"the card speaks of {n_clusters} centroids of {card['data']['n_features']} columns, and there "
+            f"are {k} of {m}"
+        )
+    asked = card["parameters"].get("n_clusters", k)
+    if asked != k:
+        raise ModelError(f"the card speaks of n_clusters={asked!r} among the parameters, and there are {k}")
+    if names is not None:
+        _check_names(names, m)
+    for client in card["data"]["clients"]:
+        if not isinstance(client, dict) or not (
+            isinstance(client.get("name"), str) and type(client.get("n_samples")) is int
+        ):
+            raise ModelError("a client on the card has no name or no number of rows")
+    _check_history(card["history"])
+
+
+def _check_names(names: list[Any], m: int) -> None:
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError("a column on the card has a name that is no text")
+    twice = _twice(names)
+    if twice:
+        raise ModelError(f"the card names {listing(twice)} twice where {m} different columns are needed")
+    if len(names) != m:
+        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
+def check_rounds(card: Mapping[str, Any]) -> None:
+    """Refuse an empty history of an algorithm that works in rounds; only one file may leave it out."""
+    algorithm = ALGORITHMS.get(card["algorithm"])
+    in_rounds = algorithm is not None and not algorithm.pooled and card["result"]["n_rounds"] > 0
+    if in_rounds and not any(card["history"].values()):
+        raise ModelError(f"the history is empty, and the card speaks of {card['result']['n_rounds']} rounds")
+
+
+def _check_history(history: Mapping[str, Any]) -> None:
+    columns = list(history.values())
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        raise ModelError("the columns of the history differ in length")
+    for name, column in history.items():
+        if not all(value is None or type(value) in (int, float) for value in column):
+            raise ModelError(f"column {name!r} of the history holds something that is no number")
+        if name in _SIZES and not all(type(value) is int and value >= 0 for value in column):
+            raise ModelError(f"column {name!r} of the history holds something that is no number of bytes")
+
+
+def history_to_csv(history: Mapping[str, Sequence[Any]]) -> str:
+    """Write the rounds as CSV, one line a round; what is not known stays empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if history:
+        writer.writerow(history)
+        writer.writerows(zip(*history.values(), strict=True))
+    return text.getvalue()
+
+
+def history_from_csv(text: str) -> dict[str, list[Any]]:
+    """Read what `history_to_csv` wrote; raises ModelError where it did not."""
+    try:
+        header, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
+    except csv.Error as error:
+        raise ModelError(f"the history is damaged ({error})") from error
+    if _twice(header):
+        raise ModelError(f"the history has column {listing(_twice(header))} twice")
+    if any(len(row) != len(header) for row in rows):
+        raise ModelError("the history is damaged, its lines differ in length")
+    try:
+        return {name: [_number(row[i]) for row in rows] for i, name in enumerate(header)}
+    except ValueError as error:
+        raise ModelError(f"the history holds something that is no number ({one_line(error)})") from error
+
+
+def _number(text: str) -> int | float | None:
+    if not text:
+        return None
+    number = int(text) if text.lstrip("-").isdigit() else float(text)
+    return number if math.isfinite(number) else None

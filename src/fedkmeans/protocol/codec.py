@@ -1,0 +1,224 @@
+"""Records as they travel: one text and one vector of numbers, whatever carries them.
+
+The text is JSON and has the structure, names, whole numbers and shapes; the vector has every float and
+every array, in the order of the fields, and so exactly. Reading trusts nothing: whatever comes, the
+result is a record that could have been sent, or a `WireError` of one line. Nothing is ever run or
+allocated because a message says so.
+
+>>> from fedkmeans.protocol.messages import ScoreTotals
+>>> encode(ScoreTotals.of(3.0, 2.0)).header
+'{"v":1,"record":{"ScoreTotals":{"inertia":"f","n_samples":"f","client_scores":"f","n_clients":1}}}'
+>>> decode(encode(ScoreTotals.of(3.0, 2.0)), ScoreTotals).per_sample
+1.5
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import typing
+import zlib
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fedkmeans._utils.typing import FloatArray
+from fedkmeans.errors import ParameterError, WireError
+from fedkmeans.protocol import messages, statistics
+from fedkmeans.protocol.exchange import Total
+from fedkmeans.protocol.field_types import REGISTRY, Records, Sizes, Source, brief, read, register, write
+
+WIRE_VERSION = 1
+# Characters of a header. Most have a few hundred; names of a hundred thousand columns have room.
+MAX_HEADER = 2**22
+_MAX_DIGITS = 20
+
+MAGIC = b"FKMW"
+_PREFIX = struct.Struct("<4sIQ")  # the magic, bytes of the header, how many numbers
+_CHECK = struct.Struct("<I")
+PREFIX_SIZE = _PREFIX.size
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A record ready to travel.
+
+    Attributes
+    ----------
+    header : str
+        JSON, ASCII only.
+    numbers : ndarray of shape (n,)
+        float64.
+    """
+
+    header: str
+    numbers: FloatArray
+
+
+# What may travel. To add a record, add it here; how follows from the types of its fields.
+for _kind in (
+    messages.LocalUpdate,
+    messages.SendWord,
+    messages.SendChange,
+    messages.Score,
+    messages.Describe,
+    messages.FindBox,
+    messages.LocalClusters,
+    messages.DrawPoint,
+    messages.Bundle,
+    messages.LocalModel,
+    messages.ClusterTotals,
+    messages.Change,
+    messages.ChangeTotals,
+    messages.ScoreTotals,
+    messages.Description,
+    messages.Box,
+    messages.CentroidSet,
+    messages.Candidate,
+    messages.BundleReply,
+    statistics.Word,
+    statistics.RunningTotal,
+):
+    register(_kind)
+ANY_REPLY = typing.get_args(typing.get_type_hints(messages.BundleReply)["replies"])[0]
+register(Total, record=ANY_REPLY | None, received=Sizes())
+
+
+def encode(record: Any) -> Packed:
+    """Bring a record into the form that travels.
+
+    Raises
+    ------
+    ParameterError
+        It holds something that cannot travel, for instance a weighting rule that is a function.
+    """
+    if REGISTRY.get(type(record).__name__) is not type(record):
+        raise ParameterError(f"{brief(record)} is no record that can be sent.")
+    sink: list[FloatArray] = []
+    tree = {"v": WIRE_VERSION, "record": write(Records((type(record),)), record, sink)}
+    header = json.dumps(tree, separators=(",", ":"), allow_nan=False)
+    return Packed(header, np.concatenate(sink) if sink else np.empty(0))
+
+
+def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | None = MAX_HEADER) -> Any:
+    """Read a record that came from somebody else.
+
+    Parameters
+    ----------
+    packed : Packed
+    expected : type or tuple of types
+        What it may be.
+    max_header : int or None
+        Characters that the header may have; None for what this process wrote itself.
+
+    Returns
+    -------
+    record
+        Its arrays are read-only.
+
+    Raises
+    ------
+    WireError
+        It is anything but such a record. Nothing else is ever raised.
+    """
+    kinds = expected if isinstance(expected, tuple) else (expected,)
+    source = Source(_checked(packed.numbers))
+    try:
+        tree = _parse(packed.header, max_header)
+        record = read(Records(kinds), tree, source, "the message")
+    except RecursionError:
+        raise WireError("the header is too deeply nested.") from None
+    left = len(source.numbers) - source.taken
+    if left:
+        raise WireError(f"{left} number(s) are left over.")
+    return record
+
+
+def _checked(numbers: Any) -> FloatArray:
+    """A copy of what should be numbers, shape (n,), which nobody can change afterwards."""
+    if not isinstance(numbers, np.ndarray) or numbers.dtype != np.float64 or numbers.ndim != 1:
+        what = (
+            f"{numbers.dtype} {numbers.shape}" if isinstance(numbers, np.ndarray) else type(numbers).__name__
+        )
+        raise WireError(f"the numbers should be a vector of float64, they are {brief(what)}.")
+    copy = np.array(numbers, dtype=np.float64)
+    copy.setflags(write=False)
+    return copy
+
+
+def _parse(header: Any, max_header: int | None) -> Any:
+    """The record's JSON, out of a header of the right version."""
+    if not isinstance(header, str):
+        raise WireError(f"the header should be a text, it is {type(header).__name__}.")
+    if max_header is not None and len(header) > max_header:
+        raise WireError(f"the header has {len(header)} characters, more than {max_header}.")
+    try:
+        tree = json.loads(
+            header,
+            parse_int=_integer,
+            parse_float=_no_number,
+            parse_constant=_no_number,
+            object_pairs_hook=_object,
+        )
+    except json.JSONDecodeError as error:
+        raise WireError(f"the header is no JSON: {error}.") from None
+    if not isinstance(tree, dict) or type(tree.get("v")) is not int:
+        raise WireError(f"the header names no version of the wire format: {brief(tree)}.")
+    if tree["v"] != WIRE_VERSION:
+        raise WireError(
+            f"it speaks version {tree['v']} of the wire format, this side version {WIRE_VERSION}. Install "
+            "the same version of fedkmeans on both sides."
+        )
+    if tree.keys() != {"v", "record"}:
+        raise WireError(f"the header should have a version and a record, it has {brief(list(tree))}.")
+    return tree["record"]
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS + 1:
+        raise WireError(f"the header has a whole number of {len(digits)} digits.")
+    return int(digits)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise WireError(f"the header has the number {brief(text)}, which belongs among the numbers.")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise WireError("the header has an object with a key twice.")
+    return found
+
+
+def to_bytes(packed: Packed) -> bytes:
+    """One run of bytes, for a disk: magic, lengths, header, numbers (little-endian) and a checksum."""
+    header = packed.header.encode()
+    numbers = packed.numbers.astype("<f8").tobytes()
+    data = _PREFIX.pack(MAGIC, len(header), len(packed.numbers)) + header + numbers
+    return data + _CHECK.pack(zlib.crc32(data))
+
+
+def size_in_bytes(prefix: bytes) -> int:
+    """How many bytes a record in `to_bytes` form has, from its first `PREFIX_SIZE` ones."""
+    if len(prefix) < PREFIX_SIZE or not prefix.startswith(MAGIC):
+        raise WireError("the bytes do not begin as a record does.")
+    _, n_header, n_numbers = _PREFIX.unpack(prefix[:PREFIX_SIZE])
+    return int(PREFIX_SIZE + n_header + 8 * n_numbers + _CHECK.size)
+
+
+def from_bytes(data: bytes) -> Packed:
+    """Read what `to_bytes` wrote; raises `WireError` if a single bit is missing or different."""
+    size = size_in_bytes(data)
+    if size != len(data):
+        raise WireError(f"the record should have {size} bytes, there are {len(data)}.")
+    if _CHECK.unpack(data[-_CHECK.size :])[0] != zlib.crc32(data[: -_CHECK.size]):
+        raise WireError("the bytes were altered: their checksum is wrong.")
+    _, n_header, n_numbers = _PREFIX.unpack(data[:PREFIX_SIZE])
+    end = PREFIX_SIZE + n_header
+    try:
+        header = data[PREFIX_SIZE:end].decode()
+    except UnicodeDecodeError:
+        raise WireError("the header is no text.") from None
+    return Packed(header, np.frombuffer(data, "<f8", n_numbers, end).astype(np.float64))

@@ -1,0 +1,246 @@
+"""Algorithms as conversations with a federation, written without knowing how messages travel.
+
+An algorithm is a generator: it *yields* what it wants to ask and is *sent* the answers, and it
+returns its result. Smaller conversations are joined with ``yield from``; :func:`hold` carries one
+out on a federation. Several independent ones (restarts, candidate values of k) can be held
+:func:`together`: their questions then share one exchange, which matters where an exchange costs
+seconds.
+
+>>> def count_rows(clients):
+...     descriptions = yield Ask(Describe(), clients)
+...     return sum(description.n_samples for description in descriptions.values())
+>>> hold(federation, count_rows(federation.clients))  # doctest: +SKIP
+10100
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from fedkmeans._utils.typing import ClientId
+from fedkmeans.errors import FederationError
+from fedkmeans.protocol.messages import Bundle, BundleReply, Change, LocalModel, Query, Reply, n_bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask clients one by one; the answer is a dict of replies by client.
+
+    Silence of all of them ends the conversation, unless it is `optional`.
+    """
+
+    query: Query
+    clients: tuple[ClientId, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskTotal:
+    """Ask clients for a reply that adds up; the answer is its `Total` and nothing finer.
+
+    Silence of all of them ends the conversation, unless it is `optional`.
+    """
+
+    query: Query
+    clients: tuple[ClientId, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Look who belongs to the federation; the answer is a sorted tuple of names. Sends nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Draw a name that nobody has used; the answer is a random text of 16 hex digits. Sends nothing.
+
+    An algorithm asks for it and draws nothing itself, so that it does the same again when it is sent
+    the same answers.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sum of the replies, who took part, and how many bytes they sent.
+
+    Without any reply `record` is None. For a `Bundle`, `received` holds one number a query.
+    """
+
+    record: Any
+    answered: tuple[ClientId, ...]
+    received: Any = 0
+
+
+Request: TypeAlias = Ask | AskTotal | Members | Fresh
+Conversation: TypeAlias = Generator[Request, Any, T]
+
+
+class Federation(Protocol):
+    """What carries queries to clients and brings replies back.
+
+    Clients that do not answer are missing from what is returned; that is no error. A federation that
+    wants to know which names are drawn (`Fresh`) may have a method `fresh`; it is no part of the
+    protocol, since a transport has no say in it and none should have to write one.
+    """
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Names of all clients, sorted, so that nothing depends on the order they came in.
+
+        A client that is merely offline stays on the list. One that is gone from it has left for
+        good: it is not asked any more, and what it said is forgotten.
+        """
+        ...
+
+    def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
+        """Send a query to some clients and return the replies that came.
+
+        A reply to an earlier query that comes late must be dropped. A client need only be sent what
+        `records.addressed` leaves of the query for it.
+        """
+        ...
+
+    def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
+        """Send a query to some clients and return the sum of the replies that came, as `ask` would."""
+        ...
+
+
+def add_up(replies: Mapping[ClientId, Reply]) -> Total:
+    """Add replies, in the order of the clients' names so that rounding does not depend on arrival."""
+    answered = tuple(sorted(replies))
+    record: Any = None
+    received: Any = 0
+    for client in answered:
+        part, size = _additive(replies[client]), _size(replies[client])
+        record = part if record is None else _add(record, part)
+        received = size if client == answered[0] else _add(received, size)
+    return Total(record, answered, received)
+
+
+def _additive(reply: Any) -> Any:
+    if isinstance(reply, BundleReply):
+        return BundleReply(tuple(_additive(part) for part in reply.replies))
+    return reply.totals() if isinstance(reply, LocalModel | Change) else reply
+
+
+def _size(reply: Any) -> Any:
+    if isinstance(reply, BundleReply):
+        return tuple(map(_size, reply.replies))
+    return n_bytes(reply)
+
+
+def _add(left: Any, right: Any) -> Any:
+    if isinstance(left, BundleReply):
+        return BundleReply(_add(left.replies, right.replies))
+    if isinstance(left, tuple):
+        return tuple(_add(a, b) for a, b in zip(left, right, strict=True))
+    return left + right
+
+
+def hold(federation: Federation, conversation: Conversation[T]) -> T:
+    """Carry a conversation out and return its result."""
+    answer: Any = None
+    while True:
+        try:
+            request = conversation.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = _answer_to(request, federation)
+
+
+def new_name() -> str:
+    """Return a name that nobody has used: 16 random hex digits."""
+    return secrets.token_hex(8)
+
+
+def _answer_to(request: Request, federation: Federation) -> Any:
+    if isinstance(request, Members):
+        return federation.clients
+    if isinstance(request, Fresh):
+        return getattr(federation, "fresh", new_name)()
+    answer: Any
+    if isinstance(request, AskTotal):
+        answer = federation.total(request.query, request.clients)
+        nobody = not answer.answered
+    else:
+        answer = federation.ask(request.query, request.clients)
+        nobody = not answer
+    if nobody and not request.optional:
+        raise FederationError(
+            f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
+            f"the query {type(request.query).__name__}. Check that the sites are running and connected."
+        )
+    return answer
+
+
+def some_of(clients: Sequence[ClientId]) -> str:
+    """Name the first few clients, for a message."""
+    return ", ".join(clients[:5]) + (", …" if len(clients) > 5 else "")
+
+
+def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
+    """Hold several conversations at once; questions to the same clients share an exchange.
+
+    Returns
+    -------
+    list
+        The results, in the order of the conversations.
+    """
+    if len(conversations) == 1:
+        return [(yield from conversations[0])]
+    results: dict[int, T] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
+    while answers:
+        requests: dict[int, Request] = {}
+        for index, answer in answers.items():
+            try:
+                requests[index] = conversations[index].send(answer)
+            except StopIteration as end:
+                results[index] = end.value
+        answers = {}
+        for members in _groups(requests):
+            answers.update((yield from _share({index: requests[index] for index in members})))
+        answers = dict(sorted(answers.items()))
+    return [results[index] for index in range(len(conversations))]
+
+
+def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
+    """Requests that differ in nothing but their query, in order of first appearance.
+
+    Each `Fresh` is by itself: two conversations must not be given the same name.
+    """
+    groups: dict[object, list[int]] = {}
+    for index, request in requests.items():
+        alike: object = Members
+        if isinstance(request, Fresh):
+            alike = (Fresh, index)
+        elif not isinstance(request, Members):
+            alike = (type(request), request.clients, request.optional)
+        groups.setdefault(alike, []).append(index)
+    return list(groups.values())
+
+
+def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
+    """Ask a group's queries in one exchange and give each member its own part of the answer."""
+    first = next(iter(requests.values()))
+    if len(requests) == 1 or isinstance(first, Members | Fresh):
+        return dict.fromkeys(requests, (yield first))
+    queries = tuple(request.query for request in requests.values() if isinstance(request, Ask | AskTotal))
+    answer = yield replace(first, query=Bundle(queries))
+    if isinstance(answer, Total):
+        if not answer.answered:
+            return dict.fromkeys(requests, answer)
+        # A transport that does not count bytes says 0 for all together.
+        received = answer.received if isinstance(answer.received, tuple) else (0,) * len(requests)
+        parts = zip(requests, answer.record.replies, received, strict=True)
+        return {index: Total(part, answer.answered, size) for index, part, size in parts}
+    return {
+        index: {client: bundle.replies[place] for client, bundle in answer.items()}
+        for place, index in enumerate(requests)
+    }

@@ -1,0 +1,282 @@
+"""A federation that writes down what it heard, so that a run can go on where it was broken off.
+
+An algorithm is a function of the answers it is sent (`fedkmeans.protocol.exchange`): sent the same answers
+again, it arrives at the same place, to the last bit. So nothing of its state needs to be saved. The
+journal holds the answers, each on the disk before the algorithm sees it; when the run is started again
+with the same journal, they are replayed, and only then the sites are asked.
+
+What nobody answered is asked again, if it was the last thing: a run that ended because no site could be
+reached goes on when they can. A site may also have been asked something of which the journal knows
+nothing, when the run was broken off in between. It is asked again then, in the same words, and gives the
+same answer.
+
+>>> with Journalled(federation, "run.journal", "settings") as journalled:  # doctest: +SKIP
+...     model.fit_federation(journalled)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self, TypeVar
+
+import numpy as np
+
+from fedkmeans._utils.typing import ClientId
+from fedkmeans.errors import JournalError, WireError
+from fedkmeans.protocol.codec import ANY_REPLY, Packed, decode, encode, to_bytes
+from fedkmeans.protocol.exchange import Federation, Total, new_name
+from fedkmeans.protocol.field_types import register
+from fedkmeans.protocol.journal_file import JournalFile
+from fedkmeans.protocol.messages import Query, Reply
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first entry: which run this is, and what wrote it."""
+
+    fingerprint: str
+    versions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Who belonged to the federation, when that was new.
+
+    Unless it has changed it is not written again; `looks` says how often the run had looked since the
+    entry before without finding anything new.
+    """
+
+    clients: tuple[ClientId, ...]
+    looks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A name that was drawn."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Replies of single clients, in the order in which they were handed out."""
+
+    clients: tuple[ClientId, ...]
+    replies: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The answer to a request, and a digest of the request."""
+
+    request: str
+    answer: Replies | Total
+
+
+for _kind in (Opening, Present, Drawn, Heard):
+    register(_kind)
+register(Replies, replies=tuple[ANY_REPLY, ...])
+_ENTRIES = (Present, Drawn, Heard)  # all but the first
+
+
+class Journalled:
+    """A federation that replays what a journal holds, and writes down what it hears after that.
+
+    Parameters
+    ----------
+    inner : Federation
+        Who is asked.
+    path : str or path-like
+        The journal: a file, made if it is not there.
+    fingerprint : str
+        What the run's course follows from (settings, the seed), or a digest of it. A journal that was
+        begun with another fingerprint is refused.
+
+    Attributes
+    ----------
+    replayed : int
+        Exchanges that were answered from the journal so far.
+    """
+
+    def __init__(self, inner: Federation, path: str | os.PathLike[str], fingerprint: str) -> None:
+        self.inner = inner
+        self.replayed = 0
+        self._members: tuple[ClientId, ...] | None = None
+        self._looks = 0
+        self._next = 1
+        self._entry: Any = None
+        self._versions = _versions()
+        self._file = JournalFile(path)
+        self._n_old = len(self._file.places)
+        try:
+            self._open(fingerprint)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the next answer comes from the journal."""
+        return self._next < self._n_old
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Names of all clients, as they were when the run looked at this point."""
+        if _being_interrupted():
+            return self.inner.clients
+        if self.replaying:
+            entry = self._upcoming()
+            if not isinstance(entry, Present) or entry.looks != self._looks:
+                if self._members is None:
+                    self._refuse()
+                self._looks += 1
+                return self._members
+            self._advance()
+            self._members = entry.clients
+            return entry.clients
+        members = tuple(self.inner.clients)
+        if members == self._members:
+            self._looks += 1
+        else:
+            self._append(Present(members, self._looks))
+            self._members = members
+        return members
+
+    def fresh(self) -> str:
+        """Return a name that nobody has used, or the one that was drawn at this point."""
+        if self.replaying and not _being_interrupted():
+            return str(self._replay(Drawn).name)
+        name = str(getattr(self.inner, "fresh", new_name)())
+        if not _being_interrupted():
+            self._append(Drawn(name))
+        return name
+
+    def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
+        """Return the replies that came, now or when this was asked before."""
+
+        def send() -> Replies:
+            replies = self.inner.ask(query, clients)
+            return Replies(tuple(replies), tuple(replies.values()))
+
+        found: Replies = self._exchange("ask", query, clients, send)
+        return dict(zip(found.clients, found.replies, strict=True))
+
+    def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
+        """Return the sum of the replies that came, now or when this was asked before."""
+        return self._exchange("total", query, clients, lambda: self.inner.total(query, clients))
+
+    def _exchange(self, way: str, query: Query, clients: Sequence[ClientId], send: Callable[[], T]) -> T:
+        if _being_interrupted():
+            return send()
+        request = _digest(way, query, clients)
+        if self.replaying:
+            entry = self._replay(Heard)
+            if entry.request != request:
+                self._refuse()
+            self.replayed += 1
+        else:
+            self._file.check()  # before anybody is asked
+            # What is handed out was read back, so that a replayed run cannot see any difference.
+            entry = self._append(Heard(request, send()))  # type: ignore[arg-type]
+        return entry.answer  # type: ignore[no-any-return]
+
+    def _open(self, fingerprint: str) -> None:
+        if not self._n_old:
+            self._append(Opening(fingerprint, _versions()))
+            return
+        opening = self._decode(self._file.read(0), (Opening,))
+        self._versions = opening.versions
+        if opening.fingerprint != fingerprint:
+            self._refuse("its fingerprint is another one")
+        if self._n_old > 1 and _is_silence(self._decode(self._file.read(self._n_old - 1), _ENTRIES)):
+            self._file.drop_last()
+            self._n_old -= 1
+
+    def _append(self, entry: Any) -> Any:
+        packed = encode(entry)
+        self._file.append(packed)
+        self._looks = 0
+        return decode(packed, type(entry), max_header=None)
+
+    def _upcoming(self) -> Any:
+        if self._entry is None:
+            self._entry = self._decode(self._file.read(self._next), _ENTRIES)
+        return self._entry
+
+    def _decode(self, packed: Packed, expected: tuple[type, ...]) -> Any:
+        try:
+            return decode(packed, expected, max_header=None)
+        except WireError as error:
+            raise JournalError(
+                f"{self._name} cannot be read: {error} Use the version of fedkmeans that wrote it, or remove "
+                "the file to begin the run anew."
+            ) from error
+
+    def _replay(self, kind: type) -> Any:
+        entry = self._upcoming()
+        if not isinstance(entry, kind):
+            self._refuse()
+        self._advance()
+        return entry
+
+    def _advance(self) -> None:
+        self._next += 1
+        self._entry = None
+        self._looks = 0
+
+    @property
+    def _name(self) -> str:
+        return f"Journal {str(self._file.path)!r}"
+
+    def _refuse(self, why: str = "") -> NoReturn:
+        why = why or f"at entry {self._next} this run goes another way"
+        by = "" if self._versions == _versions() else f" (it was written by {self._versions})"
+        raise JournalError(
+            f"{self._name} belongs to a run with other settings{by}: {why}. Use the settings and the "
+            "random_state (a number) with which it was begun, or remove the file to begin the run anew."
+        )
+
+
+def _is_silence(entry: Any) -> bool:
+    """Whether it says that nobody answered."""
+    if not isinstance(entry, Heard):
+        return False
+    return not (entry.answer.clients if isinstance(entry.answer, Replies) else entry.answer.answered)
+
+
+def _versions() -> str:
+    from fedkmeans import __version__  # here, as the package itself may import this module
+
+    return f"fedkmeans {__version__}, numpy {np.__version__}"
+
+
+def _digest(way: str, query: Query, clients: Sequence[ClientId]) -> str:
+    digest = hashlib.sha256(json.dumps([way, list(clients)]).encode())
+    digest.update(to_bytes(encode(query)))
+    return digest.hexdigest()[:32]
+
+
+def _being_interrupted() -> bool:
+    """Whether somebody who caught an interrupt from the keyboard is asking.
+
+    An estimator then asks for the score of what it has. That is no part of the run, and when the run
+    goes on nobody will ask for it.
+    """
+    return isinstance(sys.exc_info()[1], KeyboardInterrupt)

@@ -1,0 +1,172 @@
+"""One run as one HTML file: what came of it, how the rounds went, who took part. It runs no script."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from fedkmeans._utils.atomic_io import atomic_path
+from fedkmeans.model import Model
+from fedkmeans.study.page.pictures import ends, strip, view_of
+from fedkmeans.study.page.study import described, part
+from fedkmeans.study.plots import new_figure
+
+# Clients, and columns of centroids, that are listed one by one.
+_MOST_CLIENTS, _MOST_COLUMNS = 200, 50
+
+
+def write_run_report(
+    model: Model, path: str | Path, title: str, missing: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Write the page of a run.
+
+    Parameters
+    ----------
+    model : Model
+        With its card, from which all that is shown comes.
+    path : path
+        Where to. All that the page needs is in this file; it loads nothing.
+    title : str
+    missing : dict or None
+        For each client that was asked in vain, why, once for each time.
+    """
+    text = page(model, title, missing or {})
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def page(model: Model, title: str, missing: Mapping[str, Sequence[str]]) -> str:
+    """The text of the page; see `write_run_report`."""
+    return Template(part("run.html")).substitute(
+        title=escape(title),
+        style=part("page.css"),
+        facts=described(_facts(model)),
+        lead=escape(_lead(model.card)),
+        figure=_figure(model.card["history"]),
+        clients=_clients(model.card["data"]["clients"], missing),
+        centroids=_centroids(model),
+        settings=_table(["setting", "value"], sorted(model.card["parameters"].items())),
+    )
+
+
+def _facts(model: Model) -> list[tuple[str, str]]:
+    card = model.card
+    data, result = card["data"], card["result"]
+    versions = ", ".join(f"{name} {version}" for name, version in card["versions"].items())
+    return [
+        ("Clusters", f"{len(model.centroids):,}"),
+        ("Rows", f"{data['n_samples']:,} at {len(data['clients']):,} clients"),
+        ("Columns", f"{data['n_features']:,}"),
+        ("Algorithm", str(card["algorithm"])),
+        ("Rounds", f"{result['n_rounds']:,}"),
+        ("Ended by", str(result["stop_reason"])),
+        ("Score per sample", f"{result['score_per_sample']:,.6g}"),
+        ("Seed", str(card["seed"])),
+        ("Made", str(card["created"]).replace("T", " ").replace("+00:00", " UTC")),
+        ("Versions", versions),
+    ]
+
+
+def _lead(card: Mapping[str, Any]) -> str:
+    sent = sum(card["history"].get("bytes_sent") or [0])
+    received = sum(card["history"].get("bytes_received") or [0])
+    lead = "Movement: how far the centroids moved in a round. Answers: clients that answered, of those asked."
+    if not sent + received:
+        return lead
+    return f"{lead} In all rounds {_size(sent)} were sent to clients and {_size(received)} came back."
+
+
+def _size(n_bytes: int) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:,.1f} {unit}"
+    return f"{n_bytes:,} bytes"
+
+
+def _figure(history: Mapping[str, Sequence[Any]]) -> str:
+    """Movement, score and answers by round, as a picture that scales; a line for each restart."""
+    columns = {
+        name: np.array([np.nan if value is None else value for value in history.get(name, ())], dtype=float)
+        for name in ("restart", "round", "movement", "estimate", "score", "participants", "asked")
+    }
+    if not len(columns["round"]):
+        return "<p>This algorithm has no rounds.</p>"
+    panels = {"movement": "movement", "participants": "answers"}
+    if np.isfinite(columns["score"]).any():
+        panels["score"] = "score per sample"
+    elif np.isfinite(columns["estimate"]).any():
+        panels["estimate"] = "score, as the server estimates it"
+    fig = new_figure((4.2 * len(panels), 3.0))
+    for place, (name, label) in enumerate(panels.items()):
+        ax = fig.add_subplot(1, len(panels), place + 1)
+        _draw(ax, columns, name)
+        ax.set_ylabel(label)
+    drawn = io.StringIO()
+    fig.savefig(drawn, format="svg", facecolor="white")
+    return drawn.getvalue()[drawn.getvalue().index("<svg") :]  # without what a file of its own begins with
+
+
+def _draw(ax: Any, columns: Mapping[str, Any], name: str) -> None:
+    for restart in np.unique(columns["restart"]):
+        shown = (columns["restart"] == restart) & np.isfinite(columns[name])
+        ax.plot(columns["round"][shown], columns[name][shown], marker=".", linewidth=1)
+    ax.set_xlabel("round")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    if name == "movement" and (columns[name] > 0).any():
+        ax.set_yscale("log", nonpositive="mask")
+    if name == "participants":
+        first = columns["restart"] == columns["restart"][0]
+        ax.plot(columns["round"][first], columns["asked"][first], linestyle=":", linewidth=1, color="gray")
+        ax.set_ylim(0, None)
+        ax.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _clients(clients: Sequence[Mapping[str, Any]], missing: Mapping[str, Sequence[str]]) -> str:
+    shown = clients[:_MOST_CLIENTS]
+    rows = [
+        (client["name"], f"{client['n_samples']:,}", _why(missing.get(client["name"], ())))
+        for client in shown
+    ]
+    rows += [(name, "–", _why(missing[name])) for name in missing if name not in {c["name"] for c in clients}]
+    note = f"<p>… and {len(clients) - len(shown):,} more</p>" if len(clients) > len(shown) else ""
+    return _table(["client", "rows", "asked in vain"], rows) + note
+
+
+def _why(reasons: Sequence[str]) -> str:
+    if not reasons:
+        return "never"
+    counted = {reason: list(reasons).count(reason) for reason in reasons}
+    return "; ".join(
+        f"{times:,} time(s): {reason}" if reason else f"{times:,} time(s)"
+        for reason, times in counted.items()
+    )
+
+
+def _centroids(model: Model) -> str:
+    n_clusters, n_columns = model.centroids.shape
+    if view_of(n_columns) == "images":
+        paper, ink = ends([model.centroids])
+        picture = strip(model.centroids, paper, ink)
+        return f'<img alt="{n_clusters} centroids as pictures, one below the other" src="{picture}">'
+    if n_columns > _MOST_COLUMNS:
+        return f"<p>{n_clusters:,} centroids of {n_columns:,} columns are too many numbers for a page.</p>"
+    names = model.feature_names or [f"x{j}" for j in range(n_columns)]
+    rows = [
+        (str(j), *(f"{number:,.5g}" for number in centroid)) for j, centroid in enumerate(model.centroids)
+    ]
+    return _table(["cluster", *names], rows)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>'

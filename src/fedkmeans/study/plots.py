@@ -1,0 +1,352 @@
+"""Pictures of data in the plane, of clients and of runs; each function returns a matplotlib figure.
+
+Figures are objects of their own: nothing here touches pyplot, its global state or a display.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkmeans._utils.atomic_io import atomic_path
+from fedkmeans._utils.cache_folder import prepare_matplotlib
+from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
+from fedkmeans.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which people with colour vision deficiencies can tell apart. Their yellow
+# is left out: on white it is too faint for points and lines.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#000000", "#56B4E9")
+FAINT = "#C9CED6"
+_TINTS = ("#BFD9EA", "#F6DFAE", "#B9E0D3", "#EFD5E2", "#D3D6DB")
+INK = "#222222"
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_LINES = ("-", "--", "-.", ":")
+_DIAMOND: dict[str, Any] = {"s": 62, "marker": "D", "linewidths": 1.6}
+_CROSS: dict[str, Any] = {"s": 70, "marker": "x", "c": INK, "linewidths": 1.6, "zorder": 6}
+_PANEL = 4.2  # inches
+
+
+def save_figure(fig: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
+    """Write a figure so that a reader never meets half a file; the ending of `path` says how.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+    path : str or path-like
+        For instance ``paths.png`` or ``paths.svg``; PNG where there is no ending.
+    dpi : int, default=150
+        Dots an inch, for formats made of dots.
+
+    Returns
+    -------
+    pathlib.Path
+    """
+    path = Path(path)
+    kind = path.suffix.lstrip(".").lower() or "png"
+    if kind not in fig.canvas.get_supported_filetypes():
+        raise DataError(
+            f"cannot draw a {path.suffix!r} file: {str(path)!r}; end the name in .png, .svg or .pdf"
+        )
+    with atomic_path(path) as temporary:
+        fig.savefig(temporary, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.1)
+    return path
+
+
+def plot_data(
+    X: DataArray, labels: IntArray, *, names: Mapping[Any, str] | None = None, title: str = "Data"
+) -> Figure:
+    """Draw the rows, coloured by label.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, 2)
+    labels : ndarray of shape (n,)
+        True classes, or clusters.
+    names : mapping of label to text, optional
+        For the legend; a label without a name is called ``label 3``.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    fig, (ax,) = _panels(X, [title])
+    labels = np.asarray(labels)
+    for number, label in enumerate(np.unique(labels)):
+        rows = X[labels == label]
+        # Small groups, such as outliers, would drown among thousands: they get larger points.
+        size = 14 if len(rows) < 0.05 * len(X) else 5
+        text = (names or {}).get(label, f"label {label}")
+        _dots(ax, rows, s=size, label=f"{text} ({len(rows):,} rows)", **_style(number))
+    _legend(fig, ax, n_columns=2)
+    return fig
+
+
+def plot_clients(
+    X: DataArray,
+    clients: Mapping[str, IntArray],
+    *,
+    n_shown: int = 5,
+    title: str = "The same rows, dealt out differently",
+) -> Figure:
+    """Draw how the rows are dealt out to clients, one panel for each way of doing it.
+
+    A few clients are coloured and the others left faint: a hundred colours cannot be told apart.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, 2)
+    clients : mapping of title to ndarray of shape (n,)
+        For each panel, the client of each row.
+    n_shown : int, default=5
+        Clients to colour.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        With one legend, that of the first panel.
+    """
+    fig, axes = _panels(X, list(clients))
+    for ax, owners in zip(axes, clients.values(), strict=True):
+        owners = np.asarray(owners)
+        ids = np.unique(owners)
+        _dots(ax, X, s=3, c=FAINT, linewidths=0, label=f"all {len(ids)} clients")
+        # Spread evenly over the numbers, so that no partitioner's order of clients matters much.
+        chosen = ids[np.unique(np.linspace(0, len(ids) - 1, n_shown).round().astype(int))]
+        for number, client in enumerate(chosen):
+            rows = X[owners == client]
+            _dots(ax, rows, s=11, label=f"client {client}", **_style(number))
+    _legend(fig, axes[0], n_columns=n_shown + 1)
+    fig.suptitle(title, fontsize=12, color=INK)
+    return fig
+
+
+def plot_paths(
+    X: DataArray,
+    paths: Mapping[str, FloatArray],
+    *,
+    clients: IntArray | None = None,
+    reference: FloatArray | None = None,
+) -> Figure:
+    """Draw where the centroids went, round by round, over a faint picture of the rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, 2)
+    paths : mapping of title to ndarray of shape (rounds + 1, k, 2)
+        For each panel, the centroids before the first round and after each.
+    clients : ndarray of shape (n,), optional
+        Numbers of the rows' clients; the rows of a client share a tint.
+    reference : ndarray of shape (k, 2), optional
+        Centroids of k-means on the pooled data to compare with, drawn as crosses in every panel.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    fig, axes = _panels(X, list(paths))
+    tints = [FAINT] * len(X) if clients is None else [_TINTS[client % len(_TINTS)] for client in clients]
+    for ax, path in zip(axes, paths.values(), strict=True):
+        _dots(ax, X, s=4, c=tints, linewidths=0)
+        _draw_paths(ax, np.asarray(path))
+        if reference is not None:
+            _dots(ax, reference, label="k-means on the pooled data", **_CROSS)
+    _legend(fig, axes[0])
+    return fig
+
+
+def _draw_paths(ax: Axes, path: FloatArray) -> None:
+    style = {"edgecolors": INK, "linewidths": 0.9}
+    colours = [PALETTE[number % len(PALETTE)] for number in range(path.shape[1])]
+    for colour, line in zip(colours, path.transpose(1, 0, 2), strict=True):
+        ax.plot(line[:, 0], line[:, 1], color=colour, linewidth=2.2, zorder=3, solid_capstyle="round")
+    _dots(ax, path[0], s=38, c="white", zorder=4, label="start", **style)
+    _dots(ax, path[-1], s=80, c=colours, zorder=5, label="end", **style)
+
+
+def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: float | None = None) -> Figure:
+    """Draw how far the centroids moved in each round, on logarithmic scales, for several runs.
+
+    Parameters
+    ----------
+    histories : mapping of name to mapping of name to ndarray of shape (rounds,)
+        For each run, the movement ‖C_new - C‖ of each round. Runs of one outer name share their
+        colour, runs of one inner name the kind of their line. A movement of zero, or one that is no
+        number (a one-shot algorithm has none), cannot be drawn and is left out.
+    tol : float, optional
+        The movement at which a run stops, drawn as a line.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    fig = new_figure((8.4, 4.2))
+    ax = fig.add_subplot()
+    lines: dict[str, str] = {}
+    for number, (group, runs) in enumerate(histories.items()):
+        for name, history in runs.items():
+            movement = np.asarray(history, dtype=np.float64)
+            rounds = np.flatnonzero(movement > 0)
+            last = max(len(rounds) - 1, 0)
+            ax.plot(
+                rounds + 1,
+                movement[rounds],
+                label=f"{group}, {name} ({len(movement):,} rounds)",
+                color=PALETTE[number % len(PALETTE)],
+                linestyle=lines.setdefault(name, _LINES[len(lines) % len(_LINES)]),
+                linewidth=1.8,
+                marker="o",  # where it ends, which a run that comes to rest at once would not show
+                markersize=5,
+                markevery=[last] if len(rounds) else [],
+            )
+    if tol is not None:
+        ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (1, 2)), label=f"stop below {tol:g}")
+    # Some algorithms take ten rounds and others a thousand.
+    ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", xscale="log", yscale="log")
+    ax.set_xlim(left=1)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.grid(color="#E6E8EC", linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title("How far the centroids move in each round", fontsize=11, color=INK)
+    ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
+    return fig
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One global round: what the clients of the round returned, and what the server made of it.
+
+    Attributes
+    ----------
+    title : str
+    X : ndarray of shape (n, 2)
+    clients : ndarray of shape (n,)
+    before, after : ndarray of shape (k, 2)
+        Global centroids as sent, and after the round.
+    local : mapping of client to ndarray of shape (k, 2)
+        Local centroids of the clients that took part; the others were absent.
+    weights : mapping of client to ndarray of shape (k,)
+        How much each of them counts in the average.
+    """
+
+    title: str
+    X: DataArray
+    clients: DataArray
+    before: FloatArray
+    after: FloatArray
+    local: Mapping[str, FloatArray]
+    weights: Mapping[str, FloatArray]
+
+
+def plot_scene(*scenes: Scene, n_columns: int = 2) -> Figure:
+    """Draw one round for each scene: rows, local centroids, and how the global centroids moved.
+
+    Parameters
+    ----------
+    *scenes : Scene
+        All with the same clients, as they share a legend.
+    n_columns : int, default=2
+        Panels side by side.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    everything = np.vstack([scene.X for scene in scenes]) if scenes else np.empty((0, 2))
+    fig, axes = _panels(everything, [scene.title for scene in scenes], n_columns)
+    for ax, scene in zip(axes, scenes, strict=True):
+        _draw_scene(ax, scene)
+    _legend(fig, axes[0], n_columns=4)
+    return fig
+
+
+def _draw_scene(ax: Axes, scene: Scene) -> None:
+    for number, client in enumerate(np.unique(scene.clients)):
+        rows, colour = scene.X[scene.clients == client], PALETTE[number % len(PALETTE)]
+        if client not in scene.local:
+            _dots(ax, rows, s=16, c="none", edgecolors=FAINT, linewidths=1, label=f"client {client}: absent")
+            continue
+        _dots(ax, rows, s=12, c=colour, alpha=0.35, linewidths=0, label=f"client {client}: rows")
+        style = _DIAMOND | {"edgecolors": colour, "zorder": 4}
+        counts = scene.weights[client] > 0
+        _dots(ax, scene.local[client][counts], c=colour, label=f"client {client}: centroids sent", **style)
+        _dots(ax, scene.local[client][~counts], c="white", **style)
+    for before, after in zip(scene.before, scene.after, strict=True):
+        arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.4, "shrinkA": 4, "shrinkB": 5}
+        ax.annotate("", xy=tuple(after), xytext=tuple(before), arrowprops=arrow, zorder=5)
+    _dots(ax, scene.before, s=46, c="white", edgecolors=INK, linewidths=1.4, zorder=6, label="global, before")
+    star = {"marker": "*", "edgecolors": "white", "linewidths": 0.6}
+    _dots(ax, scene.after, s=190, c=INK, zorder=7, label="global, after", **star)
+    # Drawn nowhere: it only explains the hollow diamonds of all clients in the legend.
+    _dots(ax, np.empty((0, 2)), c="white", edgecolors=INK, label="sent with weight 0", **_DIAMOND)
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """Make a figure of that width and height in inches, without a window."""
+    prepare_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # "compressed" knows that maps keep their proportions and closes the gaps that leaves.
+    fig = Figure(figsize=size, layout="compressed")
+    FigureCanvasAgg(fig)
+    return fig
+
+
+def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one map of the plane for each title, all with the same limits."""
+    if not titles:
+        raise DataError("nothing to draw; give at least one panel")
+    if X.ndim != 2 or X.shape[1] != 2 or not len(X):
+        raise DataError(
+            f"a map needs rows of two columns, got an array of shape {X.shape}; choose two columns, "
+            "or project the rows first (for instance with scikit-learn's PCA)"
+        )
+    across = min(n_columns, len(titles))
+    down = -(-len(titles) // across)
+    extent = np.ptp(X, axis=0)
+    # Panels as wide and high as the data is, within reason: a single row, or a line, has no extent.
+    ratio = float(np.clip(extent[1] / extent[0], 0.5, 1.5)) if extent.all() else 1.0
+    fig = new_figure((_PANEL * across, _PANEL * ratio * down + 0.9))
+    axes = fig.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    for ax, title in zip(axes.flat, titles, strict=False):
+        ax.set_title(title, fontsize=11, color=INK)
+        ax.set_aspect("equal", adjustable="box")
+        ax.spines[["top", "right"]].set_visible(False)
+    for unused in axes.flat[len(titles) :]:
+        unused.set_axis_off()
+    for ax in axes[-1]:
+        ax.set_xlabel("first column")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("second column")
+    return fig, list(axes.flat[: len(titles)])
+
+
+def _dots(ax: Axes, points: DataArray, **style: Any) -> None:
+    ax.scatter(points[:, 0], points[:, 1], **style)
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Colour and marker of the group of that number; the pair repeats only after 49 groups."""
+    n = len(PALETTE)
+    return {"c": PALETTE[number % n], "marker": _MARKERS[number // n % len(_MARKERS)], "linewidths": 0}
+
+
+def _legend(fig: Figure, ax: Axes, n_columns: int = 3) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    look: dict[str, Any] = {"ncols": n_columns, "frameon": False, "fontsize": 9}
+    legend = fig.legend(handles, labels, loc="outside lower center", **look)
+    for handle in legend.legend_handles:
+        # The points of a map are small; in a legend they should still show their colour.
+        if handle is not None and hasattr(handle, "set_sizes"):
+            handle.set_sizes([42])
