@@ -20,7 +20,7 @@ from benchmarks.timing import Settings, spread
 from fedkmeans import Site
 from fedkmeans.flower.deploy import services
 from fedkmeans.flower.deploy.folder import CONNECTION
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 
 EMPTY_APP = Path(__file__).parent / "empty_flower_app"
 K, M, ROWS = 20, 784, 200
@@ -83,7 +83,7 @@ def _compare(folder: Path, n_sites: int, quick: bool) -> Row:
 
 def _run_empty(running: Running, out: Path, rounds: int) -> list[float]:
     """Seconds of each round of the empty app."""
-    config = f'rounds={rounds} poll={Patience().poll} out="{out}"'
+    config = f'rounds={rounds} poll={WaitPolicy().poll} out="{out}"'
     services.flwr(running.folder, "run", str(EMPTY_APP), CONNECTION, "--run-config", config)
     while not out.exists() or not out.read_text():
         time.sleep(0.2)

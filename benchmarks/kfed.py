@@ -20,7 +20,7 @@ from fedkmeans.algorithms.kfed import VARIANTS, kfed_exchange
 from fedkmeans.data import load_dataset, partition
 from fedkmeans.errors import DataError
 from fedkmeans.kernels.reference.kmeans import inertia_of
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 
 N_CLIENTS, MAX_ITER = 100, 300
 # name, k, how dealt out (None: comes divided)
@@ -90,7 +90,7 @@ def run_ours(federation, k, n_init, seed):
         n_init=n_init,
         max_iter=MAX_ITER,
     )
-    return hold(federation, exchange).d
+    return run(federation, exchange).d
 
 
 def run_theirs(shards, k, n_init, seed, tol):

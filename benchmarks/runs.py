@@ -20,7 +20,7 @@ from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.data import load_dataset, partition
 from fedkmeans.errors import DataError
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 
 N_CLIENTS, FEW, SEED = 100, 10, 0
 # Short runs, with few clients a round, are run more often.
@@ -112,7 +112,7 @@ def _prepare(case: Case, settings: Settings) -> tuple[np.ndarray, np.ndarray, np
         return X, clients, X[np.random.default_rng(SEED).choice(len(X), size=case.k, replace=False)]
     federation = InProcess.from_arrays(X, clients, n_jobs=2, kernel=settings.kernel)
     kfed = INITIALIZERS["kfed"](case.k, X.shape[1], federation.clients, SEED)
-    return X, clients, hold(federation, kfed)
+    return X, clients, run(federation, kfed)
 
 
 def stretches(n_rounds: int, length: int) -> list[int]:

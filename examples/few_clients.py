@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.data import load_synthetic, partition
-from fedkmeans.protocol.messages import SendWord
+from fedkmeans.protocol.messages import SendStatistics
 
 
 class Unreliable(InProcess):
@@ -18,7 +18,7 @@ class Unreliable(InProcess):
 
     def ask(self, query, clients):
         replies = super().ask(query, clients)
-        lost = isinstance(query, SendWord) & (self.rng.random(len(clients)) < 0.2)
+        lost = isinstance(query, SendStatistics) & (self.rng.random(len(clients)) < 0.2)
         return {client: replies[client] for client, is_lost in zip(clients, lost, strict=True) if not is_lost}
 
 

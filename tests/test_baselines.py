@@ -12,7 +12,7 @@ from fedkmeans.kernels.reference.kmeans import kmeans, kmeans_plusplus
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums, local_update
 from fedkmeans.metrics import score_per_sample
 from fedkmeans.pooled import PooledKMeans
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 from fedkmeans.protocol.messages import LocalClusters
 from fedkmeans.registry import ALGORITHMS, make
 
@@ -127,7 +127,7 @@ def test_fkm_drops_clusters_a_client_does_not_have():
     federation = InProcess([Site("a", X, policy=policy)])
     everybody = federation.clients
     start = State.start(centroids)
-    target = hold(federation, fkm_target(start, everybody, everybody, max_local=5, tol_local=0.0)).d
+    target = run(federation, fkm_target(start, everybody, everybody, max_local=5, tol_local=0.0)).d
     assert np.isclose(target, 14 / 3).any()
 
 

@@ -3,8 +3,8 @@ import pytest
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed
 from fedkmeans.errors import FederationError
-from fedkmeans.protocol.exchange import Ask, AskTotal, Fresh, Total, add_up, hold, together
-from fedkmeans.protocol.messages import Bundle, Describe, Score, ScoreTotals, SendChange
+from fedkmeans.protocol.exchange import Ask, AskTotal, NewId, Total, add_up, run, run_concurrently
+from fedkmeans.protocol.messages import Bundle, Describe, Score, ScoreTotals, SendDelta
 
 
 class Watched:
@@ -40,7 +40,7 @@ def rows(clients):
 
 
 def test_hold_returns_the_result(federation):
-    assert hold(federation, rows(federation.clients)) == 240
+    assert run(federation, rows(federation.clients)) == 240
 
 
 def test_conversations_held_together_share_exchanges_and_keep_their_own_answers(federation):
@@ -55,36 +55,36 @@ def test_conversations_held_together_share_exchanges_and_keep_their_own_answers(
 
     starts = [np.zeros((1, 4)), np.ones((2, 4)), np.full((3, 4), 5.0)]
     lengths = [3, 1, 2]
-    results = hold(watched, together([score(c, n) for c, n in zip(starts, lengths, strict=True)]))
+    results = run(watched, run_concurrently([score(c, n) for c, n in zip(starts, lengths, strict=True)]))
     assert len(watched.queries) == 3  # as many as the longest needs alone
     assert [type(query) for query in watched.queries] == [Bundle, Bundle, Score]
-    alone = [hold(federation, score(c, n)) for c, n in zip(starts, lengths, strict=True)]
+    alone = [run(federation, score(c, n)) for c, n in zip(starts, lengths, strict=True)]
     assert results == alone
 
 
 def names(n):
     drawn = []
     for _ in range(n):
-        name = yield Fresh()
+        name = yield NewId()
         drawn.append(name)
     return drawn
 
 
 def test_names_are_drawn_once(federation):
-    drawn = hold(federation, names(50))
+    drawn = run(federation, names(50))
     assert len(set(drawn)) == 50
     assert all(len(name) == 16 and int(name, 16) >= 0 for name in drawn)
 
 
 def test_conversations_held_together_draw_each_their_own_names(federation):
-    one, two, three = hold(federation, together([names(2), names(3), names(2)]))
+    one, two, three = run(federation, run_concurrently([names(2), names(3), names(2)]))
     assert len({*one, *two, *three}) == 7
 
 
 def test_a_federation_may_say_which_names_are_drawn(federation):
     watched = Watched(federation)
-    watched.fresh = iter("abcde").__next__
-    assert hold(watched, together([names(2), names(3)])) == [["a", "c"], ["b", "d", "e"]]
+    watched.new_id = iter("abcde").__next__
+    assert run(watched, run_concurrently([names(2), names(3)])) == [["a", "c"], ["b", "d", "e"]]
 
 
 def test_all_that_is_random_in_a_run_is_drawn_outside(blobs):
@@ -94,13 +94,13 @@ def test_all_that_is_random_in_a_run_is_drawn_outside(blobs):
     for seed in (0, 0, 1):
         watched = Watched(InProcess.from_arrays(X, clients))
         numbers = iter(range(1000))
-        watched.fresh = lambda numbers=numbers: f"name {next(numbers)}"
+        watched.new_id = lambda numbers=numbers: f"name {next(numbers)}"
         model = FederatedKMeans(3, memory="client", n_init=3, max_rounds=3, tol=0, random_state=seed)
         model.fit_federation(watched)
         asked.append([repr(query) for query in watched.queries])
         # Restarts share the name of the run, and nothing else.
         changes = [part for query in watched.queries if isinstance(query, Bundle) for part in query.queries
-                   if isinstance(part, SendChange)]  # fmt: skip
+                   if isinstance(part, SendDelta)]  # fmt: skip
         assert len(changes) == 3 * 3
         assert [len({getattr(c, what) for c in changes}) for what in ("run", "total", "exchange")] == [
             1,
@@ -111,7 +111,7 @@ def test_all_that_is_random_in_a_run_is_drawn_outside(blobs):
 
 
 def test_together_of_questions_to_different_clients(federation):
-    results = hold(federation, together([rows(federation.clients[:2]), rows(federation.clients[2:])]))
+    results = run(federation, run_concurrently([rows(federation.clients[:2]), rows(federation.clients[2:])]))
     assert sum(results) == 240
 
 
@@ -163,9 +163,9 @@ def test_optional_questions_do_not_excuse_others(federation):
         return (yield AskTotal(Score(np.zeros((1, 4))), federation.clients, optional=optional))
 
     silent = Watched(federation, silent=lambda n: federation.clients)
-    assert hold(silent, together([question(True), question(True)]))[0].record is None
+    assert run(silent, run_concurrently([question(True), question(True)]))[0].record is None
     with pytest.raises(FederationError, match="None of the 5 clients asked"):
-        hold(silent, together([question(True), question(False)]))
+        run(silent, run_concurrently([question(True), question(False)]))
 
 
 def test_a_transport_need_not_count_bytes(blobs):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedkmeans.errors import DataError
 from fedkmeans.study import demo
-from fedkmeans.study.paper_values import PAPER
+from fedkmeans.study.paper_values import PAPER_TABLES
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def test_the_paper_stands_beside_ours(result):
     assert np.isnan(result.row("iid", "fkm").paper_score)
     assert np.isnan(result.row("iid", "last-word").paper_score)
     assert np.isnan(result.row(demo.FEW, "dwf").paper_score)
-    assert result.table().paper_score.notna().sum() == len(PAPER["synthetic"]) == 12
+    assert result.table().paper_score.notna().sum() == len(PAPER_TABLES["synthetic"]) == 12
 
 
 def test_pictures_are_valid_and_not_empty(result, folder):

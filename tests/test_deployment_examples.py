@@ -176,10 +176,10 @@ def test_nginx_listens_where_sites_come_and_passes_on_to_the_gate():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedkmeans.flower.deploy.folder import Federation, new_federation
+    from fedkmeans.flower.deploy.folder import FederationDetails, new_federation
 
     path = tmp_path_factory.mktemp("federations") / "hospitals"
-    return new_federation(path, Federation("hospitals", "localhost", 9443, 9444, ("city",)))
+    return new_federation(path, FederationDetails("hospitals", "localhost", 9443, 9444, ("city",)))
 
 
 @pytest.mark.parametrize("name", ["superlink", "executor", "gate"])

@@ -13,7 +13,7 @@ from fedkmeans.algorithms.memory import find_memory
 from fedkmeans.algorithms.rounds import LocalWork, Plan, request_score
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 
 ESTIMATORS = [FederatedKMeans(), KFed(), FKM()]
 SAME_AS_KMEANS = {
@@ -345,7 +345,7 @@ def test_restarts_are_compared_per_sample_not_per_client():
     small = np.array([100.0, 100.0, 140.0, 140.0])[:, None]
     federation = InProcess([Site("large", large), Site("small", small)])
     per_sample, per_client = np.array([[5.5], [100.0], [140.0]]), np.array([[0.5], [10.5], [120.0]])
-    scores = [hold(federation, request_score(c, federation.clients)) for c in (per_sample, per_client)]
+    scores = [run(federation, request_score(c, federation.clients)) for c in (per_sample, per_client)]
     assert scores[0].per_client < scores[1].per_client  # each is better by its own
     assert scores[1].per_sample < scores[0].per_sample
     starts = iter([per_sample, per_client])
@@ -360,7 +360,7 @@ def test_restarts_are_compared_per_sample_not_per_client():
         conversation = wf_kmeans(
             3, 1, federation.clients, plan, find_memory(None, LocalWork()), "random", 2, lambda *_: None
         )
-        assert hold(federation, conversation).restart == 1
+        assert run(federation, conversation).restart == 1
 
 
 def test_given_centroids_need_no_restarts(blobs):

@@ -8,7 +8,7 @@ from fedkmeans.algorithms.initialization import INITIALIZERS, _draw, find_initia
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels.reference import kmeans
 from fedkmeans.kernels.reference.kmeans import inertia_of
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 from fedkmeans.protocol.messages import Box, CentroidSet, DrawPoint, FindBox, LocalClusters
 
 NAMES = sorted(INITIALIZERS)
@@ -37,7 +37,7 @@ def points_in(reply):
 
 
 def start(name, federation, k, m, seed=0):
-    return hold(federation, INITIALIZERS[name](k, m, federation.clients, seed))
+    return run(federation, INITIALIZERS[name](k, m, federation.clients, seed))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -192,7 +192,7 @@ def test_kmeans_plusplus_draws_in_proportion_to_squared_distances():
     federation = InProcess([left, right])
     n_draws, drawn = 600, np.zeros(4)
     for seed in range(n_draws):
-        found = hold(federation, second_centroid(federation.clients, seed))
+        found = run(federation, second_centroid(federation.clients, seed))
         drawn[int(found)] += 1
     expected = n_draws * np.array([1, 4, 9]) / 14
     assert drawn[0] == 0

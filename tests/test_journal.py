@@ -11,7 +11,7 @@ import pytest
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed
 from fedkmeans.errors import FederationError, JournalError, ParameterError
 from fedkmeans.protocol.codec import encode, from_bytes, size_in_bytes, to_bytes
-from fedkmeans.protocol.exchange import Ask, Fresh, Members, Total, hold
+from fedkmeans.protocol.exchange import Ask, ListClients, NewId, Total, run
 from fedkmeans.protocol.journal import Journalled
 from fedkmeans.protocol.journal_file import JournalFile
 from fedkmeans.protocol.messages import Box, Describe, Description
@@ -214,14 +214,14 @@ def test_who_was_there_is_told_look_by_look(tmp_path):
                 seen.append(sorted((yield Ask(Describe(), ("0",)))))
             if leaves and step in (2, 5):
                 sites.remove(sites.clients[-1])
-            seen.append((yield Members()))
+            seen.append((yield ListClients()))
         return seen
 
     with Journalled(sites, tmp_path / "journal", "") as journalled:
-        seen = hold(journalled, look(leaves=True))
+        seen = run(journalled, look(leaves=True))
     assert [len(names) for names in seen] == [4, 4, 3, 1, 3, 3, 2]
     with Journalled(federation(), tmp_path / "journal", "") as journalled:
-        assert hold(journalled, look(leaves=False)) == seen
+        assert run(journalled, look(leaves=False)) == seen
         assert not journalled.replaying
         assert len(journalled.clients) == 4  # from here on, as it is
 
@@ -236,7 +236,7 @@ class Nobody:
     def clients(self):
         raise AssertionError
 
-    ask = total = fresh = clients
+    ask = total = new_id = clients
 
 
 @undisturbed
@@ -267,13 +267,13 @@ def test_names_are_replayed_too(tmp_path):
     def draw(n):
         names = [""] * n
         for place in range(n):
-            names[place] = yield Fresh()
+            names[place] = yield NewId()
         return names
 
     with Journalled(federation(), tmp_path / "journal", "") as journalled:
-        first = hold(journalled, draw(3))
+        first = run(journalled, draw(3))
     with Journalled(federation(), tmp_path / "journal", "") as journalled:
-        again = hold(journalled, draw(5))
+        again = run(journalled, draw(5))
     assert again[:3] == first
     assert len(set(again)) == 5
 
@@ -471,7 +471,7 @@ def test_an_answer_is_on_the_disk_before_anybody_sees_it(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", flush)
 
     def conversation():
-        for request in (Members(), Ask(Describe(), ("0", "1")), Fresh(), Ask(Describe(), ("0",))):
+        for request in (ListClients(), Ask(Describe(), ("0", "1")), NewId(), Ask(Describe(), ("0",))):
             before = len(flushed)
             yield request
             assert len(flushed) > before
@@ -479,7 +479,7 @@ def test_an_answer_is_on_the_disk_before_anybody_sees_it(tmp_path, monkeypatch):
 
     with Journalled(federation(), path, "") as journalled:
         assert flushed  # the opening, and the folder that has a new name
-        hold(journalled, conversation())
+        run(journalled, conversation())
 
 
 def test_a_full_disk_loses_nothing(tmp_path):

@@ -294,7 +294,7 @@ def test_nothing_is_remembered_of_few_columns_or_large_clients():
 
 
 def memo_of(site):
-    return site.shards.rows.memo
+    return site.table.rows.memo
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
@@ -306,7 +306,7 @@ def test_copies_forget_and_give_the_same_run(copied):
     assert memo_of(site) is not None
     twin = copied(federation)
     assert all(memo_of(site) is None for site in twin.sites.values())
-    assert len({id(site.shards) for site in twin.sites.values()}) == 1
+    assert len({id(site.table) for site in twin.sites.values()}) == 1
     again = FederatedKMeans(5, random_state=0, max_local=2).fit_federation(twin)
     np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
     single = copied(site)
@@ -470,9 +470,9 @@ def test_sites_made_one_by_one_choose_together():
     X, clients = blobs(4, n_clients=100, n=300)
     ids = np.array(clients)
     sites = [Site(name, X[ids == name]) for name in sorted(set(clients))]
-    assert {site.shards.kernel_name for site in sites} == {"numpy"}
+    assert {site.table.kernel_name for site in sites} == {"numpy"}
     joined = InProcess(sites)
-    assert {site.shards.kernel_name for site in sites} == {"numba"}
+    assert {site.table.kernel_name for site in sites} == {"numba"}
     model = FederatedKMeans(3, random_state=0).fit_federation(joined)
     assert model.history_["kernel"].tolist()[-1] == "numba"
     together = FederatedKMeans(3, random_state=0).fit(X, clients=clients)

@@ -16,7 +16,7 @@ from fedkmeans.algorithms.memory import find_memory
 from fedkmeans.algorithms.rounds import LocalWork, Plan, run_rounds
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.algorithms.stopping import Stopping
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol import exchange
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def centroids_by_round(case, find_target, rounds=40):
         find_target,
         lambda state, _: seen.append(state),
     )
-    hold(case.federation, conversation)
+    run(case.federation, conversation)
     return np.array([state.centroids for state in seen])
 
 
@@ -124,8 +124,8 @@ def scripted(estimates, window=1):
 def test_the_safeguard_falls_back(estimates, window, expected):
     find = acceleration.accelerate(scripted(estimates, window), "over-relaxation", factor=2.0)
     state = State.start(np.zeros((1, 1)))
-    first = hold(None, find(state, ("a",), ("a",)))
-    second = hold(None, find(replace(state, round=1, memory=first.memory), ("a",), ("a",)))
+    first = exchange.run(None, find(state, ("a",), ("a",)))
+    second = exchange.run(None, find(replace(state, round=1, memory=first.memory), ("a",), ("a",)))
     assert second.d.item() == expected
     assert second.memory.inner == "inner"
 

@@ -21,8 +21,8 @@ from fedkmeans.protocol.messages import (
     LocalUpdate,
     Query,
     Score,
-    SendChange,
-    SendWord,
+    SendDelta,
+    SendStatistics,
     addressed,
 )
 from fedkmeans.protocol.queries import check_query
@@ -108,8 +108,8 @@ GOOD = [
     *(replace(UPDATE, empty_clusters=what) for what in ("keep", "relocate", "drop")),
     replace(UPDATE, tol_local=0.0),
     replace(UPDATE, centroids=CENTROIDS * 1e149),
-    SendWord(UPDATE),
-    SendChange(UPDATE, "run", "sum", "now", {"a": None}),
+    SendStatistics(UPDATE),
+    SendDelta(UPDATE, "run", "sum", "now", {"a": None}),
     Score(CENTROIDS),
     Score(CENTROIDS[:1]),
     Describe(),
@@ -157,8 +157,8 @@ BAD = {
     "an unknown rule": replace(UPDATE, weighting="by_magic"),
     "a rule of another kind": replace(UPDATE, weighting=""),
     "unknown empty clusters": replace(UPDATE, empty_clusters="hide"),
-    "a bad word": SendWord(replace(UPDATE, max_local=0)),
-    "a bad change": SendChange(replace(UPDATE, max_local=0), "run", "sum", "now", {"a": None}),
+    "a bad word": SendStatistics(replace(UPDATE, max_local=0)),
+    "a bad change": SendDelta(replace(UPDATE, max_local=0), "run", "sum", "now", {"a": None}),
     "no clusters": replace(CLUSTERS, n_clusters=0),
     "too many clusters": replace(CLUSTERS, n_clusters=2**40),
     "no starts": replace(CLUSTERS, n_init=0),
@@ -215,7 +215,7 @@ def mutations(query: Query):
                     yield field.name, replace(query, **{field.name: other})
 
 
-@pytest.mark.parametrize("query", [UPDATE, SendWord(UPDATE), Score(CENTROIDS), CLUSTERS, DRAW])
+@pytest.mark.parametrize("query", [UPDATE, SendStatistics(UPDATE), Score(CENTROIDS), CLUSTERS, DRAW])
 def test_one_odd_field_is_enough_to_be_refused(query):
     n_refused = 0
     for name, odd in mutations(query):

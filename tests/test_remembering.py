@@ -10,15 +10,15 @@ import pytest
 
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.algorithms.memory import find_memory, target
-from fedkmeans.algorithms.response_log import Contacts
+from fedkmeans.algorithms.response_log import ResponseLog
 from fedkmeans.algorithms.rounds import PARTICIPATION, LocalWork, in_turns, sample_clients
 from fedkmeans.algorithms.state import State
 from fedkmeans.algorithms.stopping import Stopping, change_left
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
-from fedkmeans.protocol.exchange import add_up, hold
-from fedkmeans.protocol.messages import Bundle, LocalUpdate, SendChange, SendWord, bytes_to, n_bytes
-from fedkmeans.protocol.statistics import Word
+from fedkmeans.protocol.exchange import add_up, run
+from fedkmeans.protocol.messages import Bundle, LocalUpdate, SendDelta, SendStatistics, bytes_to, n_bytes
+from fedkmeans.protocol.statistics import ClusterStatistics
 from fedkmeans.registry import make
 from tests.lossy import Lossy
 
@@ -101,7 +101,7 @@ def test_forgetting_is_the_formula(scattered):
 
 def test_a_cluster_long_forgotten_stays_where_it_is():
     """Its total fades to nothing; what is left of it must not be taken for a place."""
-    word = Word(np.full((1, 1), 1e-200), np.full(1, 3e-201), np.full(1, 1e-201), 0.0, 1.0)
+    word = ClusterStatistics(np.full((1, 1), 1e-200), np.full(1, 3e-201), np.full(1, 1e-201), 0.0, 1.0)
     np.testing.assert_array_equal(target(word, np.array([[7.0]]), 1.0, least=1e-100), [[7.0]])
 
 
@@ -128,7 +128,7 @@ def test_unknown_clients_stand_in_with_the_centroids_as_they_are(blobs):
     federation = InProcess.from_arrays(X, clients)
     start = np.array([[0.0, 0, 0, 0], [6, 6, 0, 0], [0, 6, 6, 5]])
     state = State.start(start)
-    found = hold(federation, find_memory("server", LocalWork(max_local=1))(state, federation.clients, ("3",)))
+    found = run(federation, find_memory("server", LocalWork(max_local=1))(state, federation.clients, ("3",)))
     rows = X[clients == 3]
     sums, counts = cluster_sums(rows, assign(rows, start), 3)
     others = 4 * len(rows) / 3  # four more clients like this one, in three clusters
@@ -144,9 +144,9 @@ def test_a_cluster_that_nobody_holds_any_more_stays(blobs):
     find_target = find_memory("client", LocalWork(max_local=1))
     state = State.start(np.concatenate([X[:2], far]))
     everybody = federation.clients
-    found = hold(federation, find_target(State.start(X[[0, 100, 200]]), everybody, everybody))
+    found = run(federation, find_target(State.start(X[[0, 100, 200]]), everybody, everybody))
     state = State(state.centroids, state.centroids, 1, memory=found.memory)
-    found = hold(federation, find_target(state, everybody, everybody))
+    found = run(federation, find_target(state, everybody, everybody))
     assert found.memory.total.high.holders[2] == 0
     np.testing.assert_array_equal(found.d[2], far[0])
 
@@ -177,8 +177,8 @@ def test_sites_remember_few_runs(scattered):
     for _ in range(6):
         fit(federation, "client", n_init=3, max_rounds=12, tol=0)
     for site in federation.sites.values():
-        assert len(site.spoken) == 4
-        assert all(len(totals) == 3 for totals in site.spoken.values())
+        assert len(site.delta_states) == 4
+        assert all(len(totals) == 3 for totals in site.delta_states.values())
 
 
 # --- trouble -----------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_sites_that_restart_all_the_time_do_not_spoil_the_result(scattered, lost
 
     def harm(exchange, inner):
         if exchange < 100 and exchange % 15 == 14:
-            inner.sites[str(rng.integers(10))].spoken.clear()
+            inner.sites[str(rng.integers(10))].delta_states.clear()
 
     federation = Lossy(
         InProcess.from_arrays(X, clients),
@@ -290,13 +290,13 @@ def test_a_word_sent_to_one_sum_is_not_taken_for_one_sent_to_another(blobs):
     X, _ = blobs
     site = Site("a", X)
     update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
-    first = site.answer(SendChange(update, "run", "sum", "e1", {"a": None}))
+    first = site.answer(SendDelta(update, "run", "sum", "e1", {"a": None}))
     assert (first.lost, first.difference.n_samples, first.exchange) == (0, 240, "e1")
-    assert site.answer(SendChange(update, "run", "sum", "e2", {"a": "e1"})).difference.n_samples == 0
+    assert site.answer(SendDelta(update, "run", "sum", "e2", {"a": "e1"})).difference.n_samples == 0
     for other, counted in ((("other", "sum"), "e1"), (("run", "other"), "e1"), (("run", "sum"), "e0")):
-        reply = site.answer(SendChange(update, *other, "e3", {"a": counted}))
+        reply = site.answer(SendDelta(update, *other, "e3", {"a": counted}))
         assert (reply.lost, reply.difference.n_samples, reply.difference.weight.any()) == (1, 0, False)
-    assert site.answer(SendChange(update, "run", "sum", "e4", {"a": None})).difference.n_samples == 240
+    assert site.answer(SendDelta(update, "run", "sum", "e4", {"a": None})).difference.n_samples == 240
 
 
 def test_a_repeated_word_is_known_exactly(blobs):
@@ -306,19 +306,19 @@ def test_a_repeated_word_is_known_exactly(blobs):
     here, there = (LocalUpdate(X[rows] + 1e6 / 3, 1, 1e-8, "dynamic", "keep") for rows in ([0, 1], [9, 99]))
     counted = None
     for exchange, update in enumerate([here, there, here, here, here]):
-        reply = site.answer(SendChange(update, "run", "sum", str(exchange), {"a": counted}))
+        reply = site.answer(SendDelta(update, "run", "sum", str(exchange), {"a": counted}))
         counted = str(exchange)
     assert not reply.difference.weighted_sum.any()
-    (spoken,) = site.spoken["run"].values()
-    word = site.answer(SendWord(here))
-    np.testing.assert_array_equal(spoken.counted.high.weighted_sum, word.weighted_sum)
+    (delta_states,) = site.delta_states["run"].values()
+    word = site.answer(SendStatistics(here))
+    np.testing.assert_array_equal(delta_states.counted.high.weighted_sum, word.weighted_sum)
 
 
 def test_a_site_must_be_known_by_its_own_name(blobs):
     X, _ = blobs
     update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
     with pytest.raises(FederationError, match=r"'a' was asked .* only of node-17\. .* own names"):
-        Site("a", X).answer(SendChange(update, "run", "sum", "e1", {"node-17": None}))
+        Site("a", X).answer(SendDelta(update, "run", "sum", "e1", {"node-17": None}))
 
 
 class Late(Lossy):
@@ -349,11 +349,11 @@ def test_two_servers_that_go_on_from_one_state_do_not_mix(scattered):
     everybody = federation.clients
     find_target = find_memory("client", LocalWork(max_local=1))
     state = State.start(X[:4])
-    found = hold(federation, find_target(state, everybody, everybody))
+    found = run(federation, find_target(state, everybody, everybody))
     states = [State(found.d + shift, found.d, 1, memory=found.memory) for shift in (0.0, 0.3)]
     for _ in range(4):
         for index, state in enumerate(states):
-            found = hold(federation, find_target(state, everybody, everybody))
+            found = run(federation, find_target(state, everybody, everybody))
             assert found.memory.total.high.n_samples == 200
             counts = np.bincount(assign(X, state.centroids), minlength=4)
             np.testing.assert_array_equal(found.memory.total.high.weight, counts)
@@ -366,7 +366,7 @@ class Forgetful(Lossy):
 
     def total(self, query, clients):
         replies = self.ask(query, clients)
-        if isinstance(query, SendChange):
+        if isinstance(query, SendDelta):
             replies = {name: replace(reply, lost=1) for name, reply in replies.items()}
         return add_up(replies)
 
@@ -383,21 +383,21 @@ def test_beginning_anew_costs_an_exchange_and_a_new_round_of_hearing(scattered):
     lossy = Lossy(
         inner,
         lose=lambda n: ("2",) if n in (1, 2) else (),
-        before=lambda n, inner: inner.sites["7"].spoken.clear() if n == 3 else None,
+        before=lambda n, inner: inner.sites["7"].delta_states.clear() if n == 3 else None,
     )
     find_target = find_memory("client", LocalWork(max_local=1))
     state, everybody = State.start(X[:4]), inner.clients
     windows, sent, received, exchanges = [], [], [], []
     for chosen in [everybody, everybody, everybody, ("7",), ("0", "1"), everybody]:
         before = lossy.exchange
-        found = hold(lossy, find_target(state, everybody, chosen))
+        found = run(lossy, find_target(state, everybody, chosen))
         state = State(found.d, state.centroids, state.round + 1, memory=found.memory)
         exchanges.append(lossy.exchange - before)
         windows.append(found.window)
         sent.append(found.sent / len(chosen))
         received.append(found.received / max(1, len(found.answered)))
         if len(windows) in (3, 4):  # beginning anew does not make a silent client speak
-            assert found.memory.contacts.in_vain == {"2": 2}
+            assert found.memory.response_log.missed == {"2": 2}
     assert exchanges == [1, 1, 1, 2, 1, 1]
     assert windows == [1, 2, 3, None, None, 1]
     assert sent[3] == pytest.approx(2 * sent[2], rel=0.1)
@@ -408,7 +408,7 @@ def test_frequent_new_beginnings_are_told(scattered):
     X, clients = scattered
 
     def harm(exchange, inner):
-        inner.sites["0"].spoken.clear()
+        inner.sites["0"].delta_states.clear()
 
     federation = Lossy(InProcess.from_arrays(X, clients), before=harm)
     with pytest.warns(UserWarning, match=r"begun anew 5 times.*memory='server'"):
@@ -419,9 +419,9 @@ def test_the_run_used_last_is_kept_longest(blobs):
     X, _ = blobs
     site = Site("a", X)
     update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
-    for run in "ABCDAE":
-        site.answer(SendChange(update, run, "sum", "e", {"a": None}))
-    assert list(site.spoken) == ["C", "D", "A", "E"]
+    for name in "ABCDAE":
+        site.answer(SendDelta(update, name, "sum", "e", {"a": None}))
+    assert list(site.delta_states) == ["C", "D", "A", "E"]
 
 
 def test_a_client_sees_only_what_is_meant_for_it(scattered):
@@ -436,7 +436,7 @@ def test_a_client_sees_only_what_is_meant_for_it(scattered):
     sites = [Curious(str(i), X[clients == i]) for i in range(10)]
     fit(InProcess(sites), "client", n_init=2, init="k-means++", max_rounds=6, tol=0)
     bundles = [(name, query) for name, query in seen if isinstance(query, Bundle)]
-    bundles = [(name, query) for name, query in bundles if isinstance(query.queries[0], SendChange)]
+    bundles = [(name, query) for name, query in bundles if isinstance(query.queries[0], SendDelta)]
     assert bundles
     for name, bundle in bundles:
         assert all(set(part.counted) == {name} for part in bundle.queries)
@@ -679,16 +679,16 @@ def test_a_rounds_clients_do_not_depend_on_which_rounds_were_drawn_before(partic
 
 
 def test_the_window_is_as_many_rounds_as_everybody_takes():
-    clients, contacts = ("a", "b", "c"), Contacts()
+    clients, response_log = ("a", "b", "c"), ResponseLog()
     windows = []
     for round_, answered in enumerate(["a", "b", "ac", "b", "b", *[""] * 5]):
-        contacts = contacts.after(round_, tuple(answered) or ("a",), tuple(answered))
-        windows.append(contacts.window(clients, round_))
+        response_log = response_log.after(round_, tuple(answered) or ("a",), tuple(answered))
+        windows.append(response_log.window(clients, round_))
     # Then a was asked five times in vain and is not waited for; c was heard in the third round.
     assert windows == [None, None, 2, 2, 3, 4, 5, 6, 7, 8]
-    assert contacts.window(("a", "b"), 9) == 6
+    assert response_log.window(("a", "b"), 9) == 6
     with pytest.raises(FederationError):
-        contacts.window(("a",), 9)
+        response_log.window(("a",), 9)
 
 
 def test_bytes_are_those_of_the_arrays(scattered):
@@ -728,11 +728,11 @@ def test_bytes_of_restarts_are_their_own(scattered):
 
 def test_size_of_a_query():
     update = LocalUpdate(np.zeros((2, 3)), 1, 1e-8, "dynamic", "keep")
-    assert n_bytes(SendWord(update)) == 48 + 16 + 11
-    change = SendChange(update, "abcd", "ef", "ghi", {"site-1": "j", "site-22": None})
+    assert n_bytes(SendStatistics(update)) == 48 + 16 + 11
+    change = SendDelta(update, "abcd", "ef", "ghi", {"site-1": "j", "site-22": None})
     assert n_bytes(change) == 48 + 27 + 4 + 2 + 3 + 6 + 1 + 7
     assert bytes_to(["site-1"], change) == 48 + 27 + 4 + 2 + 3 + 6 + 1
-    assert bytes_to(["site-1", "site-22"], SendWord(update)) == 2 * (48 + 27)
+    assert bytes_to(["site-1", "site-22"], SendStatistics(update)) == 2 * (48 + 27)
     assert n_bytes(LocalUpdate(np.zeros((1, 1)), 1, 0.0, lambda local: local.counts, "keep")) == 8 + 16 + 4
 
 

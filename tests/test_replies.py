@@ -18,7 +18,6 @@ from fedkmeans.protocol.messages import (
     BundleReply,
     Candidate,
     CentroidSet,
-    Change,
     ClusterTotals,
     Describe,
     Description,
@@ -29,11 +28,12 @@ from fedkmeans.protocol.messages import (
     LocalUpdate,
     Score,
     ScoreTotals,
-    SendChange,
-    SendWord,
+    SendDelta,
+    SendStatistics,
+    StatisticsDelta,
 )
 from fedkmeans.protocol.replies import check_reply, expected_types
-from fedkmeans.protocol.statistics import Word
+from fedkmeans.protocol.statistics import ClusterStatistics
 from tests.strategies import federations
 
 
@@ -49,8 +49,8 @@ def queries(name, centroids, n_clusters, seed, exchange, counted):
     ]
     return [
         *rules,
-        *map(SendWord, words),
-        SendChange(words[0], "run", "sum", exchange, {name: counted}),
+        *map(SendStatistics, words),
+        SendDelta(words[0], "run", "sum", exchange, {name: counted}),
         Score(centroids),
         Describe(),
         FindBox(),
@@ -84,8 +84,8 @@ def test_what_a_site_sends_is_let_through(problem, min_cluster_size, seed, data)
             check_reply(whole, reply, n_features)
         check_reply(whole, decode(encode(reply), expected_types(whole)), None)
         counted = str(exchange)
-    site.spoken.clear()
-    change = SendChange(asked[0], "run", "sum", "new", {"a": counted})
+    site.delta_states.clear()
+    change = SendDelta(asked[0], "run", "sum", "new", {"a": counted})
     assert site.answer(change).lost == 1
     check_reply(change, site.answer(change), None)
 
@@ -94,14 +94,14 @@ def test_what_a_site_sends_is_let_through(problem, min_cluster_size, seed, data)
 
 CENTROIDS = np.array([[0.0, 0, 0], [1, 1, 1]])
 UPDATE = LocalUpdate(CENTROIDS, 1, 1e-8, "dynamic", "keep")
-WORD = Word(np.array([[3.0, 3, 3], [0, 0, 0]]), np.array([3.0, 0]), np.array([1.0, 0]), 2.0, 3.0)
-CHANGE = SendChange(UPDATE, "run", "sum", "now", {"a": None})
+WORD = ClusterStatistics(np.array([[3.0, 3, 3], [0, 0, 0]]), np.array([3.0, 0]), np.array([1.0, 0]), 2.0, 3.0)
+CHANGE = SendDelta(UPDATE, "run", "sum", "now", {"a": None})
 NAN, INF, HUGE = float("nan"), float("inf"), 2e151
 
 GOOD = {
     "model": (UPDATE, LocalModel(CENTROIDS, np.array([1.0, 0.0]))),
-    "word": (SendWord(UPDATE), WORD),
-    "change": (CHANGE, Change(-WORD, 0, "now")),
+    "word": (SendStatistics(UPDATE), WORD),
+    "change": (CHANGE, StatisticsDelta(-WORD, 0, "now")),
     "score": (Score(CENTROIDS), ScoreTotals.of(2.0, 3.0)),
     "description": (Describe(), Description(3, 2, ("a", "b"), "numpy")),
     "box": (FindBox(), Box(np.zeros(3), np.ones(3))),
@@ -253,7 +253,7 @@ def test_what_sites_with_few_rows_send():
 def test_the_largest_numbers_that_a_site_accepts_pass():
     site = Site("a", np.full((7, 3), 1e150) * [[1], [-1], [1], [0.1], [-1], [1], [1]], kernel="numpy")
     update = replace(UPDATE, centroids=np.full((2, 3), [[1e150], [-1e150]]))
-    for query in (update, SendWord(update), FindBox(), GOOD["clusters"][0]):
+    for query in (update, SendStatistics(update), FindBox(), GOOD["clusters"][0]):
         check_reply(query, site.answer(query), 3)
 
 

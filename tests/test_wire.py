@@ -13,14 +13,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedkmeans._utils.typing import IntArray
-from fedkmeans.client.delta_state import Spoken
+from fedkmeans.client.delta_state import DeltaState
 from fedkmeans.errors import FederationError, ParameterError, WireError
 from fedkmeans.protocol import codec, messages
 from fedkmeans.protocol.codec import MAX_HEADER, Packed, decode, encode, from_bytes, to_bytes
 from fedkmeans.protocol.exchange import Total
 from fedkmeans.protocol.field_types import MAX_DEPTH, REGISTRY, codec_of
-from fedkmeans.protocol.messages import Box, Bundle, Describe, LocalUpdate, Score, ScoreTotals, SendWord
-from fedkmeans.protocol.statistics import RunningTotal, Word
+from fedkmeans.protocol.messages import Box, Bundle, Describe, LocalUpdate, Score, ScoreTotals, SendStatistics
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
 # --- strategies --------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ def arrays(draw):
 
 
 def words():
-    return st.builds(Word, arrays(), arrays(), arrays(), floats, floats)
+    return st.builds(ClusterStatistics, arrays(), arrays(), arrays(), floats, floats)
 
 
 def updates():
@@ -52,8 +52,8 @@ def totals():
 counted = st.dictionaries(texts, st.none() | texts, max_size=3)
 leaf_queries = st.one_of(
     updates(),
-    st.builds(SendWord, updates()),
-    st.builds(messages.SendChange, updates(), texts, texts, texts, counted),
+    st.builds(SendStatistics, updates()),
+    st.builds(messages.SendDelta, updates(), texts, texts, texts, counted),
     st.builds(Score, arrays()),
     st.just(Describe()),
     st.just(messages.FindBox()),
@@ -65,8 +65,8 @@ leaf_replies = st.one_of(
     st.builds(messages.LocalModel, arrays(), arrays()),
     st.builds(messages.ClusterTotals, arrays(), arrays(), arrays(), wholes),
     words(),
-    st.builds(messages.Change, words(), wholes, texts),
-    st.builds(messages.ChangeTotals, totals(), wholes, st.frozensets(texts, max_size=3)),
+    st.builds(messages.StatisticsDelta, words(), wholes, texts),
+    st.builds(messages.DeltaTotals, totals(), wholes, st.frozensets(texts, max_size=3)),
     st.builds(ScoreTotals, floats, floats, floats, wholes),
     st.builds(messages.Description, wholes, wholes, names, texts),
     st.builds(Box, arrays(), arrays()),
@@ -86,7 +86,7 @@ everything = st.one_of(
     replies,
     totals(),
     st.builds(Total, st.none() | replies, st.lists(texts, max_size=3).map(tuple), sizes),
-    st.builds(Spoken, totals(), st.none() | texts, words(), texts),
+    st.builds(DeltaState, totals(), st.none() | texts, words(), texts),
 )
 ALL_KINDS = tuple(REGISTRY.kinds.values())
 
@@ -174,7 +174,7 @@ def test_numpys_own_numbers_travel_as_plain_ones():
 
 def test_a_rule_that_is_a_function_stays_at_home():
     update = LocalUpdate(np.zeros((1, 1)), 1, 0.0, lambda local: local.counts, "keep")
-    for query in (update, SendWord(update), Bundle((SendWord(update),))):
+    for query in (update, SendStatistics(update), Bundle((SendStatistics(update),))):
         with pytest.raises(ParameterError, match="Use a rule by name, which all sites must know"):
             encode(query)
 
@@ -200,11 +200,11 @@ def test_what_cannot_travel_is_refused_at_home(record):
 
 def good(**changes):
     fields_ = {"n_clusters": 3, "method": "k-means", "n_init": 1, "max_iter": 9, "seed": 5, **changes}
-    return {"v": 1, "record": {"LocalClusters": {k: v for k, v in fields_.items() if v is not ...}}}
+    return {"v": 2, "record": {"LocalClusters": {k: v for k, v in fields_.items() if v is not ...}}}
 
 
 def box(low, high=(1,)):
-    return {"v": 1, "record": {"Box": {"minimum": low, "maximum": list(high)}}}
+    return {"v": 2, "record": {"Box": {"minimum": low, "maximum": list(high)}}}
 
 
 NOTHING, TWO = np.empty(0), np.zeros(2)
@@ -218,28 +218,28 @@ DEEP = '{"Bundle":{"queries":[' * 40 + "]}}" * 40
         ("", NOTHING, "no JSON"),
         (b"{}", NOTHING, "should be a text"),
         ("[" * 200_000, NOTHING, "too deeply nested"),
-        ('{"v":1,"record":' + DEEP + "}", NOTHING, "more than 16 records within each other"),
+        ('{"v":2,"record":' + DEEP + "}", NOTHING, "more than 16 records within each other"),
         (" " * MAX_HEADER + "{}", NOTHING, "more than 4194304"),
-        ('{"v":1,"v":1}', NOTHING, "key twice"),
-        ('{"v":1,"record":NaN}', NOTHING, "belongs among the numbers"),
-        ('{"v":1,"record":1.5}', NOTHING, "belongs among the numbers"),
+        ('{"v":2,"v":2}', NOTHING, "key twice"),
+        ('{"v":2,"record":NaN}', NOTHING, "belongs among the numbers"),
+        ('{"v":2,"record":1.5}', NOTHING, "belongs among the numbers"),
         ('{"v":' + "9" * 5000 + "}", NOTHING, "whole number of 5000 digits"),
         ("[]", NOTHING, "no version"),
         ({"record": {}}, NOTHING, "no version"),
         ({"v": True, "record": {}}, NOTHING, "no version"),
         (
-            {"v": 2, "record": {}},
+            {"v": 3, "record": {}},
             NOTHING,
-            r"speaks version 2 .* this side version 1\. Install the same version",
+            r"speaks version 3 .* this side version 2\. Install the same version",
         ),
-        ({"v": 1}, NOTHING, "should have a version and a record"),
+        ({"v": 2}, NOTHING, "should have a version and a record"),
         ({**good(), "more": 1}, NOTHING, "should have a version and a record"),
-        ({"v": 1, "record": []}, NOTHING, "wrong type"),
-        ({"v": 1, "record": {}}, NOTHING, "should have one kind"),
-        ({"v": 1, "record": {"Describe": {}, "FindBox": {}}}, NOTHING, "should have one kind"),
-        ({"v": 1, "record": {"Shell": {}}}, NOTHING, "unknown kind 'Shell'"),
-        ({"v": 1, "record": {"Word": {}}}, NOTHING, "the kind Word, expected LocalClusters or Box or"),
-        ({"v": 1, "record": {"Describe": []}}, NOTHING, "should have the fields"),
+        ({"v": 2, "record": []}, NOTHING, "wrong type"),
+        ({"v": 2, "record": {}}, NOTHING, "should have one kind"),
+        ({"v": 2, "record": {"Describe": {}, "FindBox": {}}}, NOTHING, "should have one kind"),
+        ({"v": 2, "record": {"Shell": {}}}, NOTHING, "unknown kind 'Shell'"),
+        ({"v": 2, "record": {"Word": {}}}, NOTHING, "the kind Word, expected LocalClusters or Box or"),
+        ({"v": 2, "record": {"Describe": []}}, NOTHING, "should have the fields"),
         (good(seed=...), NOTHING, "should have the fields"),
         (good(more=1), NOTHING, "should have the fields"),
         (good(seed="5"), NOTHING, r"LocalClusters\.seed is '5', which has the wrong type"),
@@ -263,7 +263,7 @@ DEEP = '{"Bundle":{"queries":[' * 40 + "]}}" * 40
         (box([True]), TWO, "for a shape"),
         (box(["1"]), TWO, "for a shape"),
         (box("1"), TWO, "wrong type"),
-        ({"v": 1, "record": {"Bundle": {"queries": [{"Box": {}}]}}}, NOTHING, "the kind Box, expected"),
+        ({"v": 2, "record": {"Bundle": {"queries": [{"Box": {}}]}}}, NOTHING, "the kind Box, expected"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(header, numbers, reason):
@@ -276,10 +276,10 @@ def test_what_is_wrong_is_named_in_one_line(header, numbers, reason):
 
 
 def test_a_set_names_everything_once():
-    packed = encode(messages.ChangeTotals(RunningTotal.nothing(1, 1), 0, frozenset("ab")))
+    packed = encode(messages.DeltaTotals(RunningTotal.nothing(1, 1), 0, frozenset("ab")))
     assert '"exchanges":["a","b"]' in packed.header
     with pytest.raises(WireError, match=r"ChangeTotals\.exchanges names something twice"):
-        decode(Packed(packed.header.replace('"b"', '"a"'), packed.numbers), messages.ChangeTotals)
+        decode(Packed(packed.header.replace('"b"', '"a"'), packed.numbers), messages.DeltaTotals)
 
 
 def test_the_deepest_that_may_be_comes_through():

@@ -14,7 +14,7 @@ from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.data import Dataset, atomic_path, load_dataset, partition
 from fedkmeans.kernels.reference.kmeans import inertia_of
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums, means
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 
 N_CLIENTS = 100
 CLUSTERS = {"synthetic": 5, "digits": 20, "mnist-10k": 20, "femnist-half-iid": 64, "femnist-iid": 64}
@@ -87,7 +87,7 @@ def prepare(data: str, distribution: str, seed: int, cache: Path) -> Case:
     else:
         clients = partition(distribution, X, y, N_CLIENTS, np.random.default_rng(seed))
     federation = InProcess.from_arrays(X, clients)
-    start = hold(federation, INITIALIZERS["kfed"](CLUSTERS[data], X.shape[1], federation.clients, seed))
+    start = run(federation, INITIALIZERS["kfed"](CLUSTERS[data], X.shape[1], federation.clients, seed))
     pooled, steps = pooled_lloyd(X, start)
     cache.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as temporary, temporary.open("wb") as file:

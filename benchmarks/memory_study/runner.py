@@ -34,7 +34,7 @@ from fedkmeans.algorithms.memory import find_memory
 from fedkmeans.algorithms.rounds import LocalWork, Observer, Plan, run_rounds
 from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.algorithms.stopping import Stopping
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol import exchange
 
 # Scoring all rows costs as much as a few rounds: often at first, then in steps of about 5 %.
 SCORED = frozenset([*range(1, 21), *range(22, 51, 2), *range(55, 101, 5), *range(110, 201, 10),
@@ -100,7 +100,7 @@ def carry_out(task: Task, case: Case, observe: Observer, max_rounds: int) -> str
         conversation = run_rounds(
             State.start(case.start), plan, case.federation.clients, find_target, observe
         )
-        return hold(case.federation, conversation)[1]
+        return exchange.run(case.federation, conversation)[1]
     given = {"clients_per_round": task.n, "random_state": task.seed}
     given |= {"patience": None, "max_rounds": max_rounds}
     if task.rule == FKM:  # which has a start of its own

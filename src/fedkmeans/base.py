@@ -23,7 +23,7 @@ from fedkmeans.client.in_process import InProcess, split_rows
 from fedkmeans.kernels import AUTO, KERNELS, Kernel, choose_kernel, find_kernel
 from fedkmeans.kernels.reference.lloyd import squared_distances
 from fedkmeans.kernels.sparse import Table, as_table
-from fedkmeans.protocol.exchange import Conversation, Federation, hold, together
+from fedkmeans.protocol.exchange import Conversation, Federation, run, run_concurrently
 
 
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -126,7 +126,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """
         check_integer("n_clusters", self.n_clusters)
         seed = as_seed(self.random_state)
-        schema = hold(federation, fit.agree_on_schema(federation.clients, self.n_clusters))
+        schema = run(federation, fit.agree_on_schema(federation.clients, self.n_clusters))
         latest: dict[int, State] = {}
         history: list[RoundInfo] = []
 
@@ -140,10 +140,10 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if isinstance(federation, InProcess) and hasattr(self, "max_local"):
             federation.expect(self.n_clusters, self.max_local)
         try:
-            self._store(hold(federation, conversation), history, schema, seed)
+            self._store(run(federation, conversation), history, schema, seed)
         except KeyboardInterrupt:
             if latest:
-                best = hold(federation, _best_so_far(latest, federation.clients))
+                best = run(federation, _best_so_far(latest, federation.clients))
                 self._store(best, history, schema, seed)
             raise
         return self
@@ -199,7 +199,9 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
 
 def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversation[Fitted]:
-    scores = yield from together([request_score(state.centroids, clients) for state in latest.values()])
+    scores = yield from run_concurrently(
+        [request_score(state.centroids, clients) for state in latest.values()]
+    )
     fits = [
         Fitted(state.centroids, state.round, "interrupted", score, restart)
         for (restart, state), score in zip(latest.items(), scores, strict=True)

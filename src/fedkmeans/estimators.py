@@ -11,7 +11,7 @@ from fedkmeans.algorithms import fit
 from fedkmeans.algorithms.fit import Fitted, Schema
 from fedkmeans.algorithms.kfed import VARIANTS
 from fedkmeans.algorithms.memory import MemorySetting, find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Observer, Plan
+from fedkmeans.algorithms.rounds import LocalWork, Observer, RoundConfig
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.base import Clusterer
 from fedkmeans.kernels.base import WeightingRule
@@ -192,7 +192,7 @@ class FederatedKMeans(Clusterer):
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
-        plan = Plan(
+        plan = RoundConfig(
             seed=seed,
             clients_per_round=self.clients_per_round,
             learning_rate=self.learning_rate,
@@ -367,7 +367,7 @@ class FKM(Clusterer):
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
-        plan = Plan(
+        plan = RoundConfig(
             seed=seed,
             clients_per_round=self.clients_per_round,
             learning_rate=1.0,

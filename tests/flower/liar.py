@@ -17,12 +17,12 @@ def lie(kind):
 
     from fedkmeans.flower import message
     from fedkmeans.protocol import codec
-    from fedkmeans.protocol.statistics import Word
+    from fedkmeans.protocol.statistics import ClusterStatistics
 
     encode, write_content = codec.encode, message.write_content
 
     def alter(record):
-        if not isinstance(record, Word):
+        if not isinstance(record, ClusterStatistics):
             return record
         sums = record.weighted_sum
         if kind == "error":

@@ -18,7 +18,7 @@ import pandas as pd
 
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.folder import CONNECTION, Federation, FederationFolder, new_federation
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationDetails, FederationFolder, new_federation
 from fedkmeans.flower.deploy.join_file import JoinFile
 from fedkmeans.flower.deploy.joining import Member, make_ready
 from fedkmeans.flower.deploy.run_folder import RunFolder
@@ -320,7 +320,7 @@ def federation(root, sites, start=None, host="localhost", listen=HERE, serve=Fal
     """
     names = [site.name for site in sites]
     port, internal, *ports = free_ports(2 + len(sites))
-    settings = Federation("trial", host, port, internal, tuple(names))
+    settings = FederationDetails("trial", host, port, internal, tuple(names))
     folder = new_federation(root / "server", settings)
     running = Running(root, folder, sites, listen, ports=dict(zip(names, ports, strict=True)))
     for site in sites:

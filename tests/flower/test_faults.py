@@ -20,7 +20,7 @@ from fedkmeans.flower.deploy import certificates, joining, services
 from fedkmeans.flower.deploy.certificates import Certified
 from fedkmeans.flower.deploy.folder import CONNECTION
 from fedkmeans.flower.deploy.gate import Gate
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 from tests.flower import liar
 from tests.flower.processes import (
     HERE,
@@ -75,7 +75,7 @@ def test_a_site_that_leaves_is_missed_and_one_that_comes_late_is_used(running):
     running.wait_for_sites("site-2")
     assert joined.end(signal.SIGTERM) == 128 + signal.SIGTERM
     assert running.node_status("site-2") == "offline"
-    run, _ = running.start_run("late", n_clusters=3, seed=SEED, tuning=MANY, waiting=Patience(timeout=120))
+    run, _ = running.start_run("late", n_clusters=3, seed=SEED, tuning=MANY, waiting=WaitPolicy(timeout=120))
     running.wait_for_round(run, 1)
     running.join_site("site-2").wait_to_say("Connected")
     running.wait_for_line(run, lambda line: "site-2" in line["answered"], "site-2 to be used")
@@ -89,7 +89,7 @@ def test_a_site_that_leaves_is_missed_and_one_that_comes_late_is_used(running):
 def test_a_site_that_is_killed_is_missed_and_used_again_when_it_is_back(running):
     running.kill_gently("site-2")
     running.join_site("site-2").wait_to_say("Connected")
-    waiting = Patience(timeout=20, cool_down=20)
+    waiting = WaitPolicy(timeout=20, cool_down=20)
     run, _ = running.start_run("killed", n_clusters=3, seed=SEED, tuning=MANY, waiting=waiting)
     running.wait_for_round(run, 1)
     running.kill("site-2")
@@ -111,7 +111,7 @@ def test_a_site_that_is_killed_is_missed_and_used_again_when_it_is_back(running)
 
 
 def test_a_site_that_hangs_costs_one_timeout_and_is_then_left_alone_for_a_while(running):
-    waiting = Patience(timeout=20, cool_down=40)
+    waiting = WaitPolicy(timeout=20, cool_down=40)
     run, _ = running.start_run("hangs", n_clusters=3, seed=SEED, tuning=MANY, waiting=waiting)
     running.wait_for_round(run, 1)
     signal_family(running.processes["site-1"].pid, signal.SIGSTOP)
@@ -154,7 +154,7 @@ def test_what_a_site_should_not_have_answered_is_not_counted(running, tmp_path):
     running.wait_for_sites("site-2")
     rounds = exactly(1 + len(LIES))
     run, _ = running.start_run(
-        "liar", n_clusters=3, seed=SEED, tuning=rounds, waiting=Patience(timeout=90, cool_down=0)
+        "liar", n_clusters=3, seed=SEED, tuning=rounds, waiting=WaitPolicy(timeout=90, cool_down=0)
     )
     assert running.wait_for_run(run)["status"] == "finished"
     found = missing(run, "site-2")
@@ -316,7 +316,7 @@ def test_a_site_that_went_deaf_is_connected_again(running, tmp_path):
 def test_a_program_of_the_server_that_is_killed_is_started_again_and_the_run_goes_on(running, program):
     rounds = exactly(4)
     run, _ = running.start_run(
-        f"killed-{program[-4:]}", n_clusters=3, seed=SEED, tuning=rounds, waiting=Patience(timeout=120)
+        f"killed-{program[-4:]}", n_clusters=3, seed=SEED, tuning=rounds, waiting=WaitPolicy(timeout=120)
     )
     running.wait_for_round(run, 1)
     pid = running.commands["serve"].child(program)

@@ -26,12 +26,14 @@ from fedkmeans.flower.deploy.certificates import (
     site_private,
     site_public,
 )
-from fedkmeans.flower.deploy.folder import Federation, FederationFolder, new_federation, renew_server
+from fedkmeans.flower.deploy.folder import FederationDetails, FederationFolder, new_federation, renew_server
 from fedkmeans.flower.deploy.join_file import JoinFile
 from fedkmeans.flower.deploy.toml import to_toml
 
 SITES = ("north", "south", "own-key")
-HOSPITALS = Federation('Hôpitaux "d\'ici"', "fed.example.org", 9443, 9444, SITES, ("age", "bmi, kg/m²"))
+HOSPITALS = FederationDetails(
+    'Hôpitaux "d\'ici"', "fed.example.org", 9443, 9444, SITES, ("age", "bmi, kg/m²")
+)
 OWN_KEY = new_key()
 # By ssh-keygen -t ecdsa -b 384, with the password "secret".
 LOCKED_KEY = b"""-----BEGIN OPENSSH PRIVATE KEY-----

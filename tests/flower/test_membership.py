@@ -4,17 +4,17 @@ import pytest
 
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.flower.deploy import certificates, services
-from fedkmeans.flower.deploy.folder import CONNECTION, Federation, new_federation
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationDetails, new_federation
 from fedkmeans.flower.deploy.join_file import JoinFile
 from fedkmeans.flower.deploy.joining import make_ready
 from fedkmeans.flower.deploy.membership import add_sites, remove_site
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 from tests.flower.processes import blobs, federation, free_ports
 
 
 @pytest.fixture
 def folder(tmp_path):
-    settings = Federation("trial", "localhost", *free_ports(2), ("north", "south"), ("age", "bmi"))
+    settings = FederationDetails("trial", "localhost", *free_ports(2), ("north", "south"), ("age", "bmi"))
     return new_federation(tmp_path / "server", settings)
 
 
@@ -81,7 +81,7 @@ def test_sites_come_and_go_while_the_server_is_running(tmp_path):
         (running.ports["site-2"],) = free_ports(1)
         running.start_site("site-2")
         running.wait_for_sites("site-0", "site-1", "site-2")
-        waiting = Patience(timeout=60, wait=90)
+        waiting = WaitPolicy(timeout=60, wait=90)
         run, _ = running.start_run("all", n_clusters=3, seed=0, tuning={"max_rounds": 2}, waiting=waiting)
         assert running.wait_for_run(run)["status"] == "finished"
         assert all(line["answered"] == ["site-0", "site-1", "site-2"] for line in run.progress())

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 from tests.flower import bad_link
 from tests.flower.processes import blobs, check_model, federation
 
@@ -37,7 +37,7 @@ def linked(tmp_path_factory):
 def test_a_slow_link_that_loses_packets_changes_nothing_but_the_time(linked):
     running, links = linked
     rounds = {"max_rounds": 3, "min_rounds": 3}
-    run, _ = running.start_run("slow", n_clusters=3, seed=5, tuning=rounds, waiting=Patience(timeout=90))
+    run, _ = running.start_run("slow", n_clusters=3, seed=5, tuning=rounds, waiting=WaitPolicy(timeout=90))
     assert running.wait_for_run(run, timeout=300)["status"] == "finished"
     check_model(run, running.sites, everybody=True, **rounds)
     for link in links.values():
@@ -48,7 +48,7 @@ def test_a_slow_link_that_loses_packets_changes_nothing_but_the_time(linked):
 def test_a_link_that_is_cut_for_half_a_minute_is_used_again_when_it_is_back(linked):
     running, links = linked
     many = {"max_rounds": 60, "min_rounds": 60}
-    waiting = Patience(timeout=15, cool_down=15)
+    waiting = WaitPolicy(timeout=15, cool_down=15)
     run, _ = running.start_run("cut", n_clusters=3, seed=5, tuning=many, waiting=waiting)
     running.wait_for_round(run, 1)
     links["site-2"].cut = True

@@ -21,13 +21,13 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.flower.deploy import services
 from fedkmeans.flower.deploy.folder import CONNECTION
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.model import Model
 from tests.flower.processes import HERE, blobs, check_model, federation, signal_family, wait_for
 
 pytestmark = pytest.mark.slow
 
-WAITING = Patience(timeout=60, wait=90)
+WAITING = WaitPolicy(timeout=60, wait=90)
 FOREIGN_APP = Path(__file__).parent / "foreign_app"
 
 

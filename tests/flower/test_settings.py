@@ -12,7 +12,7 @@ from fedkmeans.errors import ParameterError
 from fedkmeans.flower.deploy.folder import app_project
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
 from fedkmeans.flower.deploy.toml import to_toml
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.registry import ALGORITHMS
 
 FEDERATED = sorted(name for name, algorithm in ALGORITHMS.items() if not algorithm.pooled)
@@ -52,7 +52,7 @@ def settings(draw):
         values["memory"] = fractions if algorithm == "forgetting" else st.sampled_from(["server", "client"])
     given = draw(st.sets(st.sampled_from([name for name in takes if name in values])))
     positive = st.floats(0, 1e9, exclude_min=True)
-    waiting = Patience(draw(positive), draw(counts), draw(small), draw(small), draw(positive))
+    waiting = WaitPolicy(draw(positive), draw(counts), draw(small), draw(small), draw(positive))
     return RunSettings(
         n_clusters=draw(counts),
         algorithm=algorithm,
@@ -97,7 +97,7 @@ def test_what_changes_a_run_changes_its_fingerprint():
 
 def test_who_is_waited_for_and_where_it_runs_does_not():
     usual = RunSettings(n_clusters=3)
-    waiting = Patience(timeout=1, min_answers=2, wait=3, cool_down=4, poll=5)
+    waiting = WaitPolicy(timeout=1, min_answers=2, wait=3, cool_down=4, poll=5)
     assert replace(usual, waiting=waiting, folder="/elsewhere", min_sites=9).fingerprint == usual.fingerprint
     one, two = {"max_rounds": 4, "tol": 0.1}, {"tol": 0.1, "max_rounds": 4}
     assert replace(usual, tuning=one).fingerprint == replace(usual, tuning=two).fingerprint

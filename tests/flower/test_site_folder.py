@@ -15,14 +15,14 @@ import scipy.sparse
 from fedkmeans import FederatedKMeans, InProcess, Site, SitePolicy
 from fedkmeans.errors import DataError
 from fedkmeans.flower.deploy.site_folder import keep, open_site, prepare
-from fedkmeans.flower.transport import Flower, Patience
-from fedkmeans.protocol.messages import LocalUpdate, Score, SendChange
+from fedkmeans.flower.transport import Flower, WaitPolicy
+from fedkmeans.protocol.messages import LocalUpdate, Score, SendDelta
 from tests.flower.grids import LocalGrid
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(80, 2)) + 6 * RNG.integers(2, size=(80, 2))
 START = X[:3]
-PATIENCE = Patience(timeout=1, poll=0.001, wait=0)
+PATIENCE = WaitPolicy(timeout=1, poll=0.001, wait=0)
 UPDATE = LocalUpdate(START, 1, 1e-8, "dynamic", "keep")
 
 
@@ -54,7 +54,7 @@ def is_mapped(array):
 def test_a_site_is_opened_as_it_was_prepared_and_its_rows_stay_on_disk(folder):
     found = open_site(folder)
     assert (found.name, found.feature_names, found.policy) == ("north", ("age", "größe"), SitePolicy(3))
-    assert found.shards.wanted_kernel == "numpy"
+    assert found.table.wanted_kernel == "numpy"
     np.testing.assert_array_equal(found.X, X)
     assert is_mapped(found.X)
     assert found.answer(Score(START)) == site().answer(Score(START))
@@ -85,13 +85,13 @@ def test_only_its_owner_can_read_the_folder(tmp_path):
         (tmp_path / "old").mkdir()
         prepare(tmp_path / "old", site())
         opened = open_site(tmp_path / "old")
-        opened.answer(SendChange(UPDATE, "run", "sum", "e1", {"north": None}))
+        opened.answer(SendDelta(UPDATE, "run", "sum", "e1", {"north": None}))
         keep(tmp_path / "old", opened)
     finally:
         os.umask(before)
     assert mode(tmp_path / "a" / "b" / "site") == 0o700
     files = sorted((tmp_path / "old").iterdir())
-    assert [path.name for path in files] == ["rows.npy", "site.json", "spoken.bin"]
+    assert [path.name for path in files] == ["rows.npy", "site.json", "deltas.bin"]
     assert {mode(path) for path in files} == {0o600}
 
 
@@ -108,12 +108,12 @@ def test_sparse_or_weighted_rows_are_refused(other, tmp_path):
 
 def test_new_rows_take_the_place_of_old_ones_and_what_was_said_is_forgotten(folder):
     opened = open_site(folder)
-    opened.answer(SendChange(UPDATE, "run", "sum", "e1", {"north": None}))
+    opened.answer(SendDelta(UPDATE, "run", "sum", "e1", {"north": None}))
     keep(folder, opened)
-    assert open_site(folder).spoken
+    assert open_site(folder).delta_states
     prepare(folder, site(rows=X[:50]))
     assert len(open_site(folder).X) == 50
-    assert not open_site(folder).spoken
+    assert not open_site(folder).delta_states
 
 
 # --- damage --------------------------------------------------------------------------------------
@@ -192,23 +192,23 @@ def test_nothing_pickled_is_ever_run(folder, tmp_path):
 def test_what_was_said_is_known_to_the_next_process(folder):
     first = open_site(folder)
     for total in ("sum", "other sum"):
-        first.answer(SendChange(UPDATE, "run", total, "e1", {"north": None}))
+        first.answer(SendDelta(UPDATE, "run", total, "e1", {"north": None}))
     keep(folder, first)
     code = (
         "import sys; from pathlib import Path; from fedkmeans.flower.deploy.site_folder import open_site; "
         "found = open_site(Path(sys.argv[1])); "
         "print([(run, total, said.pending_in, said.pending.n_samples, repr(said.pending.inertia)) "
-        "for run, totals in found.spoken.items() for total, said in totals.items()])"
+        "for run, totals in found.delta_states.items() for total, said in totals.items()])"
     )
     command = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    inertia = repr(float(first.spoken["run"]["sum"].pending.inertia))
+    inertia = repr(float(first.delta_states["run"]["sum"].pending.inertia))
     assert done.stdout.strip() == str([("run", total, "e1", 80.0, inertia) for total in ("sum", "other sum")])
 
 
 def test_a_site_that_said_nothing_writes_nothing(folder):
     keep(folder, open_site(folder))
-    assert not (folder / "spoken.bin").exists()
+    assert not (folder / "deltas.bin").exists()
 
 
 def sites():
@@ -234,7 +234,7 @@ def test_clients_that_keep_their_words_on_disk_find_the_very_model(settings, tmp
     np.testing.assert_array_equal(found[0], expected[0])
     assert found[1] == expected[1]
     pd.testing.assert_frame_equal(found[2], expected[2], check_exact=True)
-    assert (tmp_path / "a" / "spoken.bin").exists()
+    assert (tmp_path / "a" / "deltas.bin").exists()
 
 
 HARM = {
@@ -255,14 +255,14 @@ def test_a_site_whose_memory_is_damaged_says_so_and_the_run_is_exact(what, tmp_p
         if node == 2:
             queries.append(message)
             if len(queries) == 4:
-                path = tmp_path / "b" / "spoken.bin"
+                path = tmp_path / "b" / "deltas.bin"
                 path.write_bytes(HARM[what](path.read_bytes()))
         return reply
 
     found = outcome(flower(tmp_path, harm))
     told = [one for one in caplog.records if "is damaged" in one.getMessage()]
     assert {one.levelno for one in told} == {logging.WARNING}
-    assert all(str(tmp_path / "b" / "spoken.bin") in one.getMessage() for one in told)
+    assert all(str(tmp_path / "b" / "deltas.bin") in one.getMessage() for one in told)
     assert len(told) == 2  # what is lost, and then all there is: after that it knows again
     # All are asked once more, and say all that they have: the totals are the same, to rounding.
     np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-12)
@@ -274,9 +274,9 @@ def test_memory_is_written_before_the_reply_leaves(tmp_path):
     seen = []
 
     def look(node, message, reply):
-        seen.append((tmp_path / "abc"[node - 1] / "spoken.bin").exists())
+        seen.append((tmp_path / "abc"[node - 1] / "deltas.bin").exists())
         return reply
 
     federation = flower(tmp_path, look)
-    federation.ask(SendChange(UPDATE, "run", "sum", "e1", dict.fromkeys("abc")), federation.clients)
+    federation.ask(SendDelta(UPDATE, "run", "sum", "e1", dict.fromkeys("abc")), federation.clients)
     assert seen == [True] * 3

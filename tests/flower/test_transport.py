@@ -20,10 +20,10 @@ from fedkmeans.errors import FederationError, WireError
 from fedkmeans.flower import transport
 from fedkmeans.flower.deploy import site_folder
 from fedkmeans.flower.message import read_content, read_numbers, write_content
-from fedkmeans.flower.transport import Flower, Patience
+from fedkmeans.flower.transport import Flower, WaitPolicy
 from fedkmeans.protocol.codec import Packed, decode, encode
 from fedkmeans.protocol.journal import Journalled
-from fedkmeans.protocol.messages import Describe, LocalUpdate, Score, SendWord
+from fedkmeans.protocol.messages import Describe, LocalUpdate, Score, SendStatistics
 from fedkmeans.registry import ALGORITHMS
 from tests.flower.grids import LocalGrid, reply_to
 from tests.small_models import assert_same, outcome, small
@@ -31,7 +31,7 @@ from tests.small_models import assert_same, outcome, small
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(90, 3)) + 5 * RNG.integers(2, size=(90, 3))
 NODES = {"a": 1, "b": 2, "c": 2**63 + 3}
-IMPATIENT = Patience(timeout=0.2, wait=0.0, cool_down=0.0, poll=0.001)
+IMPATIENT = WaitPolicy(timeout=0.2, wait=0.0, cool_down=0.0, poll=0.001)
 START = ROWS[:3]
 
 
@@ -60,7 +60,7 @@ def federation(folders):
 
     def make_(tamper=lambda node, message, reply: reply, grid=LocalGrid, **patience):
         usual = {name: getattr(IMPATIENT, name) for name in ("timeout", "wait", "cool_down", "poll")}
-        return Flower(grid(folders, tamper), NODES, Patience(**{**usual, **patience}))
+        return Flower(grid(folders, tamper), NODES, WaitPolicy(**{**usual, **patience}))
 
     return make_
 
@@ -254,7 +254,7 @@ def test_a_run_goes_on_without_who_is_silent(federation):
 @pytest.mark.parametrize("patience", [{"timeout": 0}, {"poll": 0}, {"wait": -1}, {"min_answers": 0}])
 def test_patience_that_makes_no_sense_is_refused(patience):
     with pytest.raises(ValueError, match=next(iter(patience))):
-        Patience(**patience)
+        WaitPolicy(**patience)
 
 
 def test_a_federation_of_nobody_is_refused():
@@ -351,7 +351,7 @@ GARBAGE = {
     "infinite": (put(-np.inf), "infinite"),
     "huge": (put(1e200), "huge"),
     "negative weights": (renumbered(lambda array: -np.abs(array) - 1), "negative"),
-    "another version": (reheaded('"v":1', '"v":2'), "version 2 of the wire format"),
+    "another version": (reheaded('"v":2', '"v":3'), "version 3 of the wire format"),
     "no version": (reheaded('"v"', '"w"'), "names no version"),
     "another kind": (lambda m, r: reply_to(m, changed(r.content, OTHER_KIND)), "Description"),
     "no JSON": (reheaded("{", "["), "no JSON"),
@@ -475,7 +475,7 @@ class LateGrid(LocalGrid):
         return due + [reply for reply in found if reply not in self.late]
 
 
-@pytest.mark.parametrize("query", [UPDATE, SendWord(UPDATE), Score(START), Describe()])
+@pytest.mark.parametrize("query", [UPDATE, SendStatistics(UPDATE), Score(START), Describe()])
 def test_a_reply_that_comes_late_never_counts(query, federation):
     sites = federation(grid=LateGrid, timeout=0.02, poll=0.03)  # so that each exchange pulls once
     for _ in range(3):
@@ -655,7 +655,7 @@ def test_two_sites_of_one_name_do_not_meet(folders):
 
 
 def test_too_few_sites_do_not_begin(folders, clock):
-    patience = Patience(timeout=1, wait=100, poll=1)
+    patience = WaitPolicy(timeout=1, wait=100, poll=1)
     with pytest.raises(FederationError, match=r"3 site\(s\) are connected and 4 must be, after 100 s"):
         Flower.meet(LocalGrid(folders), 4, patience)
     assert clock.now >= 1100
@@ -671,7 +671,7 @@ def test_sites_that_come_later_are_waited_for(folders, clock):
         grid.connected = set(folders)
 
     clock.sleep = come
-    assert Flower.meet(grid, 3, Patience(timeout=1, wait=100, poll=1)).clients == ("a", "b", "c")
+    assert Flower.meet(grid, 3, WaitPolicy(timeout=1, wait=100, poll=1)).clients == ("a", "b", "c")
 
 
 def test_a_site_that_cannot_say_its_name_ends_the_meeting(folders, tmp_path):

@@ -10,7 +10,7 @@ from tests.parity.test_paper import federation_of
 from fedkmeans import FKM, FederatedKMeans, KFed
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.kernels.reference.kmeans import inertia_of, lloyd
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_data")]
 
@@ -19,7 +19,7 @@ N_CLUSTERS = {"mnist-10k": 20, "femnist": 64}
 
 def start_of(federation, k, seed):
     n_features = next(iter(federation.sites.values())).X.shape[1]
-    return hold(federation, INITIALIZERS["kfed"](k, n_features, federation.clients, seed))
+    return run(federation, INITIALIZERS["kfed"](k, n_features, federation.clients, seed))
 
 
 def pooled_score(federation, start):

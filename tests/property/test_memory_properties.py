@@ -15,11 +15,11 @@ from fedkmeans import InProcess
 from fedkmeans.algorithms.memory import find_memory
 from fedkmeans.algorithms.rounds import LocalWork
 from fedkmeans.algorithms.state import State
-from fedkmeans.client.delta_state import speak
+from fedkmeans.client.delta_state import make_delta
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
-from fedkmeans.protocol.exchange import hold
-from fedkmeans.protocol.messages import SendWord
-from fedkmeans.protocol.statistics import RunningTotal, Word, two_sum
+from fedkmeans.protocol.exchange import run
+from fedkmeans.protocol.messages import SendStatistics
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, two_sum
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def play(federation, start, schedule, memory, work=ONE_STEP):
     find_target = find_memory(memory, work)
     state = State.start(start)
     for chosen in schedule:
-        found = hold(federation, find_target(state, federation.clients, chosen))
+        found = run(federation, find_target(state, federation.clients, chosen))
         yield state.centroids, found
         state = next_state(state, found)
 
@@ -53,7 +53,7 @@ def some_lost(chosen, round_, rng):
 
 
 def word_of(federation, client, centroids, work=ONE_STEP):
-    return federation.sites[client].answer(SendWord(work.query(centroids)))
+    return federation.sites[client].answer(SendStatistics(work.query(centroids)))
 
 
 def assert_equal_words(one, two, scale, rtol):
@@ -66,7 +66,7 @@ def assert_equal_words(one, two, scale, rtol):
 
 
 def total_of(words, shape):
-    total = Word.nothing(*shape)
+    total = ClusterStatistics.nothing(*shape)
     for word in words:
         total = total + word
     return total
@@ -89,7 +89,7 @@ def test_two_sum_loses_nothing(a, b):
 
 def word_from(rng, k=2, m=3):
     size = 10.0 ** rng.integers(-8, 9)
-    return Word(
+    return ClusterStatistics(
         rng.normal(size=(k, m)) * size, rng.random(k) * size, rng.integers(2, size=k) * 1.0, size, 3.0
     )
 
@@ -111,7 +111,9 @@ def test_a_running_total_is_the_exact_sum_of_what_is_in_it(seed):
 
 
 def test_what_is_missing_is_told_to_the_last_digit():
-    one, little = (Word(np.full((1, 1), x), np.full(1, x), np.ones(1), x, x) for x in (1.0, 1e-17))
+    one, little = (
+        ClusterStatistics(np.full((1, 1), x), np.full(1, x), np.ones(1), x, x) for x in (1.0, 1e-17)
+    )
     assert RunningTotal.of(one).plus(little).to(one).weight == -1e-17
 
 
@@ -164,13 +166,15 @@ def test_the_total_is_the_sum_of_the_words_that_were_counted(problem, seed, memo
             may_begin_anew = words.pop(gone, None) is not None
         (chosen,) = random_schedule(inner.clients, 1, rng)
         if "sites restart" in trouble and rng.random() < 0.3:
-            inner.sites[str(rng.choice(inner.clients))].spoken.clear()
-        forgetful = {name for name in words if name in chosen and not any(inner.sites[name].spoken.values())}
+            inner.sites[str(rng.choice(inner.clients))].delta_states.clear()
+        forgetful = {
+            name for name in words if name in chosen and not any(inner.sites[name].delta_states.values())
+        }
         lost = ()
         if "replies get lost" in trouble:
             lost = some_lost(chosen, t, rng)
         federation = Lossy(inner, lose=lambda exchange, lost=lost: lost)
-        found = hold(federation, find_target(state, inner.clients, chosen))
+        found = run(federation, find_target(state, inner.clients, chosen))
         assert found.answered == tuple(name for name in chosen if name not in lost)
         if memory == "client":
             may_begin_anew |= bool(forgetful - set(lost))
@@ -198,7 +202,7 @@ def test_once_nobodys_labels_change_the_total_is_the_pooled_total(problem, seed,
     for t in range(400):
         (chosen,) = random_schedule(names, 1, rng)
         lost = some_lost(chosen, t, rng) if lossy else ()
-        found = hold(Lossy(inner, lose=lambda exchange, lost=lost: lost), find_target(state, names, chosen))
+        found = run(Lossy(inner, lose=lambda exchange, lost=lost: lost), find_target(state, names, chosen))
         heard.update({name: assign(inner.sites[name].X, state.centroids) for name in found.answered})
         state = next_state(state, found)
         settled = {name: assign(inner.sites[name].X, state.centroids) for name in names}
@@ -233,16 +237,20 @@ def test_ten_thousand_rounds_leave_no_drift(offset):
     """Words that change all the time, a third of the replies lost: the sum is still that of the words."""
     rng = np.random.default_rng(0)
     k, m, names = 4, 2, "abcde"
-    counted, spoken, acknowledged = {}, dict.fromkeys(names), dict.fromkeys(names)
-    total, naive = RunningTotal.nothing(k, m), Word.nothing(k, m)
+    counted, delta_states, acknowledged = {}, dict.fromkeys(names), dict.fromkeys(names)
+    total, naive = RunningTotal.nothing(k, m), ClusterStatistics.nothing(k, m)
     for round_ in range(10_000):
         for name in names:
             if rng.random() < 0.5:
                 continue
             weight = rng.random(k) * 10.0 ** rng.integers(-3, 4, size=k)
             centroids = offset + rng.normal(size=(k, m))
-            word = Word(weight[:, None] * centroids, weight, np.ones(k), float(rng.random()), 7.0)
-            change, spoken[name] = speak(spoken[name], word, f"exchange {round_}", acknowledged[name])
+            word = ClusterStatistics(
+                weight[:, None] * centroids, weight, np.ones(k), float(rng.random()), 7.0
+            )
+            change, delta_states[name] = make_delta(
+                delta_states[name], word, f"exchange {round_}", acknowledged[name]
+            )
             assert not change.lost
             if rng.random() < 0.67:
                 total, naive = total.plus(change.difference), naive + change.difference

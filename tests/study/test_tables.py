@@ -13,7 +13,7 @@ from tests.study.frames import SYNTHETIC, make_frame, make_plan
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Store, run_study, tasks_of
 from fedkmeans.study.frame import results
-from fedkmeans.study.paper_values import PAPER
+from fedkmeans.study.paper_values import PAPER_TABLES
 from fedkmeans.study.tables import COLUMNS, render, summarize
 
 FORMS = ("text", "markdown", "latex", "csv")
@@ -71,7 +71,7 @@ def test_z_has_the_sign_of_the_difference(plan):
 
 
 def test_what_rounding_explains_is_no_difference(plan):
-    paper = PAPER["synthetic"]["iid", "dwf"].score
+    paper = PAPER_TABLES["synthetic"]["iid", "dwf"].score
     frame = make_frame((*DWF[:4], [paper.mean + 0.00004, paper.mean + 0.00005 - 1e-9]))
     assert cell(summarize(plan, frame), "iid", "dwf")["z"] == 0
 
@@ -150,7 +150,9 @@ def test_the_paper_goes_by_the_rule_and_by_the_algorithm_not_by_their_names():
     mine = {"name": "mine", "algorithm": "dwf", "max_rounds": 9}
     plan = make_plan(SYNTHETIC | {"distributions": rules}, algorithms=["fkm", mine])
     summary = summarize(plan, make_frame((*DWF[:2], "mine", 100, [0.1])))
-    assert cell(summary, "iid", "mine")["paper_mean"] == PAPER["synthetic"]["non-iid", "dwf"].score.mean
+    assert (
+        cell(summary, "iid", "mine")["paper_mean"] == PAPER_TABLES["synthetic"]["non-iid", "dwf"].score.mean
+    )
     assert summary["paper_mean"].notna().sum() == 1  # FKM and Dirichlet are not in the paper
 
 

@@ -15,7 +15,7 @@ from fedkmeans.algorithms.initialization import find_initializer
 from fedkmeans.algorithms.kfed import Variant, kfed_exchange
 from fedkmeans.algorithms.rounds import (
     Observer,
-    Plan,
+    RoundConfig,
     TargetFinder,
     check_participation,
     remaining,
@@ -25,7 +25,7 @@ from fedkmeans.algorithms.rounds import (
 )
 from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.errors import DataError, ParameterError
-from fedkmeans.protocol.exchange import Ask, Conversation, together
+from fedkmeans.protocol.exchange import Ask, Conversation, run_concurrently
 from fedkmeans.protocol.messages import Describe, Description, ScoreTotals
 
 
@@ -103,7 +103,7 @@ def wf_kmeans(
     n_clusters: int,
     n_features: int,
     clients: tuple[ClientId, ...],
-    plan: Plan,
+    plan: RoundConfig,
     find_target: TargetFinder,
     init: str | DataArray,
     n_init: int,
@@ -126,7 +126,7 @@ def wf_kmeans(
 def fkm(
     n_clusters: int,
     clients: tuple[ClientId, ...],
-    plan: Plan,
+    plan: RoundConfig,
     max_local: int,
     tol_local: float,
     n_init: int,
@@ -148,7 +148,7 @@ def _restarts(
     start: Start,
     find_target: TargetFinder,
     clients: tuple[ClientId, ...],
-    plan: Plan,
+    plan: RoundConfig,
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
@@ -163,7 +163,7 @@ def _restarts(
         score = yield from request_score(state.centroids, (yield from remaining(clients)))
         return Fitted(state.centroids, state.round, reason, score, restart)
 
-    fits = yield from together([once(restart) for restart in range(n_init)])
+    fits = yield from run_concurrently([once(restart) for restart in range(n_init)])
     return best_fit(fits)
 
 

@@ -6,9 +6,9 @@ reach further back: S_j = Σ ω c and W_j = Σ ω over clients *and* rounds, d_j
 
 `forgetting`
     All earlier words count, but less with every round; clients and server keep next to nothing.
-`last_words`
+`last_statistics`
     The latest word of every client counts; the server keeps one word a client.
-`last_changes`
+`last_deltas`
     The same, but each client keeps its own word and sends what changed; the server keeps the sum
     alone. The numbers are the same as long as nobody leaves or forgets what it said.
 
@@ -27,15 +27,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedkmeans._utils.typing import ClientId, FloatArray
-from fedkmeans.algorithms.response_log import Contacts
+from fedkmeans.algorithms.response_log import ResponseLog
 from fedkmeans.algorithms.rounds import LocalWork, TargetFinder, weighted_average
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels.reference.lloyd import means
 from fedkmeans.kernels.weighting import ECHOING
-from fedkmeans.protocol.exchange import Ask, AskTotal, Conversation, Fresh, Total
-from fedkmeans.protocol.messages import SendChange, SendWord, bytes_to, n_bytes
-from fedkmeans.protocol.statistics import RunningTotal, Word
+from fedkmeans.protocol.exchange import Ask, AskTotal, Conversation, NewId, Total
+from fedkmeans.protocol.messages import SendDelta, SendStatistics, bytes_to, n_bytes
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
 MemorySetting: TypeAlias = "float | str | None"
 
@@ -49,24 +49,24 @@ _OFTEN = 5
 class FadingTotal:
     """Memory of `forgetting`."""
 
-    total: Word
-    contacts: Contacts = field(default_factory=Contacts)
+    total: ClusterStatistics
+    response_log: ResponseLog = field(default_factory=ResponseLog)
 
 
 @dataclass(frozen=True, slots=True)
-class WordsOfAll:
-    """Memory of `last_words`: each client's latest word, and their sum."""
+class StatisticsOfAll:
+    """Memory of `last_statistics`: each client's latest word, and their sum."""
 
-    words: Mapping[ClientId, Word]
+    words: Mapping[ClientId, ClusterStatistics]
     total: RunningTotal
-    contacts: Contacts = field(default_factory=Contacts)
+    response_log: ResponseLog = field(default_factory=ResponseLog)
 
-    def keep(self, clients: tuple[ClientId, ...]) -> WordsOfAll:
+    def keep(self, clients: tuple[ClientId, ...]) -> StatisticsOfAll:
         """Forget the clients that have left."""
         gone = self.words.keys() - set(clients)
         return self.hear(dict.fromkeys(sorted(gone))) if gone else self
 
-    def hear(self, news: Mapping[ClientId, Word | None]) -> WordsOfAll:
+    def hear(self, news: Mapping[ClientId, ClusterStatistics | None]) -> StatisticsOfAll:
         """Let new words take the place of old ones; None takes the old one off."""
         words, total = dict(self.words), self.total
         for client in sorted(news):
@@ -80,8 +80,8 @@ class WordsOfAll:
 
 
 @dataclass(frozen=True, slots=True)
-class SumOfAll:
-    """Memory of `last_changes`: the sum of the latest words, and whose latest change is part of it.
+class SumOfDeltas:
+    """Memory of `last_deltas`: the sum of the latest words, and whose latest change is part of it.
 
     It has a name, since a client must know to which sum it said what; `counted` holds the exchange
     of each client's latest change, and `begun` counts how often the sum was begun anew.
@@ -92,14 +92,14 @@ class SumOfAll:
     begun: int
     total: RunningTotal
     counted: Mapping[ClientId, str]
-    contacts: Contacts = field(default_factory=Contacts)
+    response_log: ResponseLog = field(default_factory=ResponseLog)
 
     @classmethod
-    def empty(cls, run: str, name: str, k: int, m: int) -> SumOfAll:
+    def empty(cls, run: str, name: str, k: int, m: int) -> SumOfDeltas:
         """Return a sum under a new name, to which everybody will send all they have."""
         return cls(run, name, 0, RunningTotal.nothing(k, m), {})
 
-    def count(self, answer: Total, exchange: str) -> SumOfAll:
+    def count(self, answer: Total, exchange: str) -> SumOfDeltas:
         """Add the changes of an exchange, and take note of whose they are."""
         if answer.record.exchanges != {exchange}:
             raise FederationError(
@@ -109,7 +109,7 @@ class SumOfAll:
         counted = {**self.counted, **dict.fromkeys(answer.answered, exchange)}
         return replace(self, total=self.total + answer.record.difference, counted=counted)
 
-    def anew(self) -> SumOfAll:
+    def anew(self) -> SumOfDeltas:
         """Begin again; all must be heard again too."""
         if self.begun + 1 == _OFTEN:
             warnings.warn(
@@ -118,9 +118,13 @@ class SumOfAll:
                 stacklevel=2,
             )
         k, m = self.total.high.weighted_sum.shape
-        contacts = replace(self.contacts, heard={})
+        response_log = replace(self.response_log, heard={})
         return replace(
-            self, begun=self.begun + 1, total=RunningTotal.nothing(k, m), counted={}, contacts=contacts
+            self,
+            begun=self.begun + 1,
+            total=RunningTotal.nothing(k, m),
+            counted={},
+            response_log=response_log,
         )
 
 
@@ -148,13 +152,13 @@ def forgetting(
 
     In round t = 0, 1, … γ is at most 1 - 1/(t + 2): the first rounds are averaged, not forgotten.
     """
-    memory: FadingTotal = state.memory or FadingTotal(Word.nothing(*state.centroids.shape))
-    query = SendWord(work.query(state.centroids))
+    memory: FadingTotal = state.memory or FadingTotal(ClusterStatistics.nothing(*state.centroids.shape))
+    query = SendStatistics(work.query(state.centroids))
     answer: Total = yield AskTotal(query, chosen, optional=True)
     total = memory.total * min(gamma, 1 - 1 / (state.round + 2))
     if answer.answered:
         total = total + answer.record
-    contacts = memory.contacts.after(state.round, chosen, answer.answered)
+    response_log = memory.response_log.after(state.round, chosen, answer.answered)
     return _target(
         state,
         clients,
@@ -164,26 +168,26 @@ def forgetting(
         answered=answer.answered,
         sent=bytes_to(chosen, query),
         received=answer.received,
-        memory=FadingTotal(total, contacts),
+        memory=FadingTotal(total, response_log),
     )
 
 
-def last_words(
+def last_statistics(
     state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
 ) -> Conversation[Target]:
     """The latest word of every client counts, and the server keeps them."""
     k, m = state.centroids.shape
-    memory: WordsOfAll = state.memory or WordsOfAll({}, RunningTotal.nothing(k, m))
-    query = SendWord(work.query(state.centroids))
-    words: dict[ClientId, Word] = yield Ask(query, chosen, optional=True)
+    memory: StatisticsOfAll = state.memory or StatisticsOfAll({}, RunningTotal.nothing(k, m))
+    query = SendStatistics(work.query(state.centroids))
+    words: dict[ClientId, ClusterStatistics] = yield Ask(query, chosen, optional=True)
     answered = tuple(sorted(words))
     memory = memory.keep(clients).hear(words)
-    memory = replace(memory, contacts=memory.contacts.after(state.round, chosen, answered))
+    memory = replace(memory, response_log=memory.response_log.after(state.round, chosen, answered))
     return _target(
         state,
         clients,
         memory.total.high,
-        share=memory.contacts.share(clients, memory.words),
+        share=memory.response_log.share(clients, memory.words),
         answered=answered,
         sent=bytes_to(chosen, query),
         received=sum(map(n_bytes, words.values())),
@@ -191,7 +195,7 @@ def last_words(
     )
 
 
-def last_changes(
+def last_deltas(
     state: State,
     clients: tuple[ClientId, ...],
     chosen: tuple[ClientId, ...],
@@ -205,17 +209,17 @@ def last_changes(
     it said, the sum is therefore begun anew: clients that are not part of it yet stand in with the
     centroids as they are, which loses no ground, and send all they have when they are next asked.
     """
-    memory: SumOfAll | None = state.memory
+    memory: SumOfDeltas | None = state.memory
     if memory is None:
         # Restarts come here at the same time, so each draws a name for the run and the first one counts.
-        name_of_run = run.settle((yield Fresh()))
-        memory = SumOfAll.empty(name_of_run, (yield Fresh()), *state.centroids.shape)
+        name_of_run = run.settle((yield NewId()))
+        memory = SumOfDeltas.empty(name_of_run, (yield NewId()), *state.centroids.shape)
     if memory.counted.keys() - set(clients):
         memory = memory.anew()
-    answer, exchange, sent, received = yield from _ask_changes(state, chosen, memory, work)
+    answer, exchange, sent, received = yield from _ask_deltas(state, chosen, memory, work)
     if answer.answered and answer.record.lost:
         memory = memory.anew()
-        answer, exchange, *more = yield from _ask_changes(state, chosen, memory, work)
+        answer, exchange, *more = yield from _ask_deltas(state, chosen, memory, work)
         sent, received = sent + more[0], received + more[1]
         if answer.answered and answer.record.lost:
             raise FederationError(
@@ -224,12 +228,12 @@ def last_changes(
             )
     if answer.answered:
         memory = memory.count(answer, exchange)
-    memory = replace(memory, contacts=memory.contacts.after(state.round, chosen, answer.answered))
+    memory = replace(memory, response_log=memory.response_log.after(state.round, chosen, answer.answered))
     return _target(
         state,
         clients,
         memory.total.high,
-        share=memory.contacts.share(clients, memory.counted),
+        share=memory.response_log.share(clients, memory.counted),
         answered=answer.answered,
         sent=sent,
         received=received,
@@ -237,13 +241,13 @@ def last_changes(
     )
 
 
-def _ask_changes(
-    state: State, chosen: tuple[ClientId, ...], memory: SumOfAll, work: LocalWork
+def _ask_deltas(
+    state: State, chosen: tuple[ClientId, ...], memory: SumOfDeltas, work: LocalWork
 ) -> Conversation[tuple[Total, str, int, int]]:
     """Ask for changes; returns the answer, the name of the exchange, and the bytes both ways."""
-    exchange: str = yield Fresh()
+    exchange: str = yield NewId()
     counted = {client: memory.counted.get(client) for client in chosen}
-    query = SendChange(work.query(state.centroids), memory.run, memory.name, exchange, counted)
+    query = SendDelta(work.query(state.centroids), memory.run, memory.name, exchange, counted)
     answer: Total = yield AskTotal(query, chosen, optional=True)
     return answer, exchange, bytes_to(chosen, query), answer.received
 
@@ -251,7 +255,7 @@ def _ask_changes(
 def _target(
     state: State,
     clients: tuple[ClientId, ...],
-    total: Word,
+    total: ClusterStatistics,
     *,
     share: float,
     least: float = 0.5,
@@ -267,11 +271,11 @@ def _target(
         received=received,
         memory=memory,
         estimate=total.inertia / total.n_samples if total.n_samples > 0 else float("nan"),
-        window=memory.contacts.window(clients, state.round),
+        window=memory.response_log.window(clients, state.round),
     )
 
 
-def target(total: Word, centroids: FloatArray, share: float, least: float = 0.5) -> FloatArray:
+def target(total: ClusterStatistics, centroids: FloatArray, share: float, least: float = 0.5) -> FloatArray:
     """d_j = (S_j + w c_j) / (W_j + w); a cluster that nobody holds stays where it is.
 
     Clients that are not known are taken to weigh as much as the others do on average, spread evenly
@@ -325,9 +329,9 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
             "stays where it is, since no weight stands behind a new place. Use 'keep', or memory=None."
         )
     if isinstance(memory, str) and memory == "server":
-        return partial(last_words, work=work)
+        return partial(last_statistics, work=work)
     if isinstance(memory, str) and memory == "client":
-        return partial(last_changes, work=work, run=RunName())
+        return partial(last_deltas, work=work, run=RunName())
     if isinstance(memory, float | np.floating) and 0 < memory < 1:
         return partial(forgetting, work=work, gamma=float(memory))
     raise ParameterError(

@@ -19,7 +19,7 @@ from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels.base import WeightingRule
 from fedkmeans.kernels.reference.lloyd import distance_between
 from fedkmeans.kernels.weighting import find_rule
-from fedkmeans.protocol.exchange import AskTotal, Conversation, Members, Total
+from fedkmeans.protocol.exchange import AskTotal, Conversation, ListClients, Total
 from fedkmeans.protocol.messages import LocalUpdate, Score, ScoreTotals, bytes_to
 
 Observer: TypeAlias = Callable[[State, RoundInfo], None]
@@ -32,7 +32,7 @@ _AT_A_TIME = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundConfig:
     """How a run goes from round to round; the same for every algorithm that has rounds.
 
     Attributes
@@ -149,7 +149,7 @@ def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
 
 def remaining(clients: tuple[ClientId, ...]) -> Conversation[tuple[ClientId, ...]]:
     """Those of the run's clients that still belong to the federation."""
-    members = yield Members()
+    members = yield ListClients()
     if members == clients:  # as nearly always
         return clients
     there = set(members)
@@ -182,7 +182,7 @@ def _length(state: State) -> float:
 
 def run_rounds(
     state: State,
-    plan: Plan,
+    plan: RoundConfig,
     clients: tuple[ClientId, ...],
     find_target: TargetFinder,
     observe: Observer,

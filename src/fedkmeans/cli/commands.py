@@ -149,12 +149,12 @@ def fit(
     kernel: opt.Kernel = None,
 ) -> None:
     """Collect the options and fit."""
-    from fedkmeans.cli.fit import Task, run_fit
+    from fedkmeans.cli.fit import FitRequest, run_fit
 
     source = source_of(data, label, client_column, columns, drop, missing, header)
     built_in = _built_in(dataset, distribution, n_clients, p, alpha)
     tuning = {name: ctx.params[name] for name in opt.TUNING if ctx.params[name] is not None}
-    run_fit(Task(source, built_in, algorithm, k, tuning, seed, out, force), quiet)
+    run_fit(FitRequest(source, built_in, algorithm, k, tuning, seed, out, force), quiet)
 
 
 _PREDICT_HELP = with_examples(

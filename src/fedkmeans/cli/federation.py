@@ -19,7 +19,7 @@ from fedkmeans.flower.deploy import services
 from fedkmeans.flower.deploy.certificates import AUTHORITY_DAYS, days_left, read_site_public
 from fedkmeans.flower.deploy.folder import (
     CONNECTION,
-    Federation,
+    FederationDetails,
     FederationFolder,
     new_federation,
     renew_server,
@@ -42,7 +42,7 @@ def make_federation(
     public_keys: list[str],
 ) -> None:
     """Make the folder, and say what to do with it."""
-    federation = Federation(
+    federation = FederationDetails(
         name=name or path.resolve().name,
         host=host,
         port=port,

@@ -192,11 +192,11 @@ def run(
 ) -> None:
     """Collect the options and run."""
     need_flower()
-    from fedkmeans.cli.federation_run import Wish, run_on_federation
+    from fedkmeans.cli.federation_run import RunRequest, run_on_federation
 
     tuning = {key: ctx.params[key] for key in opt.TUNING if key in ctx.params and ctx.params[key] is not None}
     waiting = {"timeout": timeout, "min_answers": min_answers, "wait": wait, "cool_down": cool_down}
-    run_on_federation(Wish(folder, name, resume, k, algorithm, seed, tuning, waiting), quiet)
+    run_on_federation(RunRequest(folder, name, resume, k, algorithm, seed, tuning, waiting), quiet)
 
 
 _STATUS_HELP = with_examples(

@@ -28,7 +28,7 @@ from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, check_s
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
 from fedkmeans.flower.deploy.toml import to_toml
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.model import Model
 from fedkmeans.study.page.run import write_run_report
 
@@ -39,7 +39,7 @@ _OVER = ("finished", "interrupted", "failed", "stopped")
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunRequest:
     """What `run` was asked to do."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Wish:
     waiting: dict[str, Any]
 
 
-def run_on_federation(wish: Wish, quiet: bool) -> None:
+def run_on_federation(wish: RunRequest, quiet: bool) -> None:
     """Start, watch and tell; Ctrl-C ends the run after its round."""
     folder = FederationFolder(wish.folder.resolve())
     folder.read()
@@ -72,7 +72,7 @@ def run_on_federation(wish: Wish, quiet: bool) -> None:
         _tell(run, settings, status, time.monotonic() - started)
 
 
-def _settings(folder: FederationFolder, wish: Wish) -> tuple[RunFolder, RunSettings]:
+def _settings(folder: FederationFolder, wish: RunRequest) -> tuple[RunFolder, RunSettings]:
     """The run's folder, and settings that are checked before anything is started."""
     name = wish.name or datetime.now().astimezone().strftime("%Y-%m-%d_%H-%M-%S")
     check_site_name(name)
@@ -86,10 +86,10 @@ def _settings(folder: FederationFolder, wish: Wish) -> tuple[RunFolder, RunSetti
             f"there is a run {name!r} already; go on with it (--resume) or choose another --name"
         )
     settings = _settings_of(run, wish) if wish.resume else _new_settings(run, wish)
-    return run, replace(settings, waiting=Patience(**wish.waiting))
+    return run, replace(settings, waiting=WaitPolicy(**wish.waiting))
 
 
-def _new_settings(run: RunFolder, wish: Wish) -> RunSettings:
+def _new_settings(run: RunFolder, wish: RunRequest) -> RunSettings:
     tuning = checked_tuning(wish.algorithm, wish.tuning)
     if tuning.get("init", "kfed") not in INITIALIZERS:
         raise ParameterError(f"--init must be one of {', '.join(INITIALIZERS)} in a federation")
@@ -102,7 +102,7 @@ def _new_settings(run: RunFolder, wish: Wish) -> RunSettings:
     )
 
 
-def _settings_of(run: RunFolder, wish: Wish) -> RunSettings:
+def _settings_of(run: RunFolder, wish: RunRequest) -> RunSettings:
     """The settings with which a run was begun; what is given again must be the same."""
     settings = from_run_config(tomllib.loads((run.path / _SETTINGS_FILE).read_text(encoding="utf-8")))
     given = {"k": wish.n_clusters, **checked_tuning(settings.algorithm, wish.tuning)}
@@ -205,9 +205,9 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
         return {"status": "stopped", "reason": "it can be resumed with --resume"}
 
 
-def _why_failed(wish: Wish, run: RunFolder, status: dict[str, Any]) -> str:
+def _why_failed(wish: RunRequest, run: RunFolder, status: dict[str, Any]) -> str:
     reason = str(status.get("reason", status.get("status"))).rstrip(".")
-    usual = asdict(Patience())
+    usual = asdict(WaitPolicy())
     waiting = [f" --{name.replace('_', '-')} {v}" for name, v in wish.waiting.items() if v != usual[name]]
     return (
         f"The run ended without a model: {reason}. What the sites answered is kept; go on with: fedkmeans "

@@ -26,7 +26,7 @@ from fedkmeans.cli.outputs import check_model_place
 from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import duration, watch_rounds
 from fedkmeans.cli.source import BuiltIn, Source
-from fedkmeans.cli.words import WEIGHTINGS, count, exchanged, option, why_stopped
+from fedkmeans.cli.words import WEIGHTING_NAMES, count, exchanged, option, why_stopped
 from fedkmeans.client.in_process import InProcess
 from fedkmeans.client.shared_table import common_table
 from fedkmeans.client.site import Site
@@ -37,14 +37,14 @@ from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.kernels.reference.lloyd import assign
 from fedkmeans.model import Model, is_model
-from fedkmeans.protocol.exchange import hold
+from fedkmeans.protocol.exchange import run
 
 # Loading compiled code takes less than this, compiling it more.
 _WORTH_MENTIONING_S = 2.0
 
 
 @dataclass(frozen=True)
-class Task:
+class FitRequest:
     """What `fit` was asked to do.
 
     Attributes
@@ -72,7 +72,7 @@ class Task:
     force: bool = False
 
 
-def run_fit(task: Task, quiet: bool) -> None:
+def run_fit(task: FitRequest, quiet: bool) -> None:
     """Read, fit, save and tell; when interrupted, save what there is and exit as shells expect."""
     check_model_place(task.out, task.force)
     seed = as_seed(None) if task.seed is None else check_integer("--seed", task.seed, least=0)
@@ -134,7 +134,7 @@ def _check_options(name: str, tuning: dict[str, Any]) -> None:
             f"It takes {options}."
         )
     if "weighting" in tuning:
-        check_choice("--weighting", tuning["weighting"], WEIGHTINGS)
+        check_choice("--weighting", tuning["weighting"], WEIGHTING_NAMES)
     if "init" in tuning:
         _check_init(tuning["init"])
 
@@ -149,7 +149,7 @@ def _check_init(init: str) -> None:
     raise ParameterError(f"--init must be one of {ways}, or a file or model with centroids; got {init!r}")
 
 
-def _read(task: Task, seed: int) -> list[Client]:
+def _read(task: FitRequest, seed: int) -> list[Client]:
     if (task.built_in is None) == (not task.source.paths):
         raise ParameterError("give either data files or a built-in data set with --dataset; see --help")
     if task.built_in is not None:
@@ -230,7 +230,7 @@ def _fit_federated(estimator: Any, clients: list[Client], title: str, quiet: boo
 
 def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) -> None:
     # The same checks as for a federation, with the same words.
-    hold(_federation(clients), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
+    run(_federation(clients), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
     X = clients[0].X if len(clients) == 1 else np.concatenate([client.X for client in clients])
     names = clients[0].feature_names
     rows = count(len(X), "row")
@@ -249,7 +249,7 @@ def _federation(clients: list[Client], n_jobs: int | None = None, kernel: str = 
     return InProcess.from_sorted(table, names, starts, None, columns, n_jobs=n_jobs, kernel=kernel)
 
 
-def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:
+def _save(task: FitRequest, estimator: Any, clients: list[Client]) -> Model:
     sizes = [{"name": client.name, "n_samples": len(client.X)} for client in clients]
     dtype = ", ".join(sorted({str(client.X.dtype) for client in clients}))
     with undisturbed():
@@ -258,7 +258,7 @@ def _save(task: Task, estimator: Any, clients: list[Client]) -> Model:
     return model
 
 
-def _tell(task: Task, model: Model, sizes: IntArray, stopwatch: Stopwatch) -> None:
+def _tell(task: FitRequest, model: Model, sizes: IntArray, stopwatch: Stopwatch) -> None:
     algorithm = registry.find_algorithm(task.algorithm)
     result, data = model.card["result"], model.card["data"]
     sent = exchanged(model.card["history"])
@@ -287,7 +287,7 @@ def _time(stopwatch: Stopwatch) -> str:
     return f"{duration(seconds)}, and {duration(preparation)} to load and compile"
 
 
-def _note_on_empty(task: Task, sizes: IntArray) -> None:
+def _note_on_empty(task: FitRequest, sizes: IntArray) -> None:
     empty = int((sizes == 0).sum())
     if empty:
         ways = ["fewer clusters", "another --seed"]

@@ -39,7 +39,7 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsToDeal:
     """What is dealt out: `X` (n, m), labels (n,) with the name of their column, and who owns a row."""
 
     X: DataArray
@@ -75,7 +75,7 @@ def run_partition(source: Source, dataset: str | None, deal: Deal, out: Path) ->
     console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {place} -k K{label}")
 
 
-def _read(source: Source, dataset: str | None, how: str) -> Rows:
+def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
     if (dataset is None) == (not source.paths):
         raise ParameterError("give either a data file or a built-in data set with --dataset; see --help")
     if (how == _BY_COLUMN) != (source.client_column is not None):
@@ -87,15 +87,15 @@ def _read(source: Source, dataset: str | None, how: str) -> Rows:
         for note in notes_on_rows([table]):
             console.note(note)
         note_on_headers(source, {table.path: table.is_named})
-        return Rows(table.X, table.feature_names, table.labels, source.label or "y", table.clients)
+        return RowsToDeal(table.X, table.feature_names, table.labels, source.label or "y", table.clients)
     built_in = load_dataset(dataset)
     names = built_in.feature_names or tuple(f"x{i}" for i in range(built_in.X.shape[1]))
     if source.client_column is not None:
         raise ParameterError(f"data set {dataset!r} has no columns that name clients; choose another --how")
-    return Rows(built_in.X, names, built_in.y, "label" if "label" not in names else "true label")
+    return RowsToDeal(built_in.X, names, built_in.y, "label" if "label" not in names else "true label")
 
 
-def _dealt(rows: Rows, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
+def _dealt(rows: RowsToDeal, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
     if deal.n_clients is None:
         raise ParameterError(f"--how {how} needs the number of clients; give --n-clients N")
     if PARTITIONERS[how].needs_y and rows.labels is None:
@@ -106,7 +106,7 @@ def _dealt(rows: Rows, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
     return numbers, [f"client-{i:0{width}d}" for i in range(deal.n_clients)]
 
 
-def _owned(rows: Rows, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
+def _owned(rows: RowsToDeal, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
     if deal.n_clients is not None or deal.options:
         raise ParameterError(
             "by-column takes the clients from the column; leave out --n-clients, --p, --alpha"
@@ -133,7 +133,7 @@ def _file_name(client: str) -> str:
 # --- files -------------------------------------------------------------------------------------
 
 
-def _table(rows: Rows, chosen: IntArray) -> Any:
+def _table(rows: RowsToDeal, chosen: IntArray) -> Any:
     part = rows.X[chosen]
     columns = [pa.array(part[:, j]) for j in range(part.shape[1])]
     names = list(rows.names)
@@ -143,20 +143,20 @@ def _table(rows: Rows, chosen: IntArray) -> Any:
     return pa.table(columns, names=names)
 
 
-def _write_csv(path: Path, rows: Rows, chosen: IntArray) -> None:
+def _write_csv(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
     pa_csv.write_csv(_table(rows, chosen), path)
 
 
-def _write_parquet(path: Path, rows: Rows, chosen: IntArray) -> None:
+def _write_parquet(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
     pq.write_table(_table(rows, chosen), path)
 
 
-def _write_npz(path: Path, rows: Rows, chosen: IntArray) -> None:
+def _write_npz(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
     labels = {} if rows.labels is None else {"y": rows.labels[chosen]}
     np.savez_compressed(path, allow_pickle=False, X=rows.X[chosen], **labels)
 
 
-WRITERS: dict[str, Callable[[Path, Rows, IntArray], None]] = {
+WRITERS: dict[str, Callable[[Path, RowsToDeal, IntArray], None]] = {
     "csv": _write_csv,
     "parquet": _write_parquet,
     "npz": _write_npz,

@@ -13,7 +13,7 @@ from typing import Any
 from fedkmeans.cli.options import TUNING
 
 # As the help lists them; others that the package knows are for its own use.
-WEIGHTINGS = ("dynamic", "equal", "by_size", "by_compactness")
+WEIGHTING_NAMES = ("dynamic", "equal", "by_size", "by_compactness")
 
 _STOPPED = {
     "tol": "the centroids hardly move any more (--tol)",

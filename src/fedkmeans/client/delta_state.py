@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedkmeans.protocol.field_types import register
-from fedkmeans.protocol.messages import Change
-from fedkmeans.protocol.statistics import RunningTotal, Word
+from fedkmeans.protocol.messages import StatisticsDelta
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class DeltaState:
     """What a client has said towards one running total.
 
     Attributes
@@ -34,16 +34,16 @@ class Spoken:
 
     counted: RunningTotal
     counted_in: str | None
-    pending: Word
+    pending: ClusterStatistics
     pending_in: str
 
 
-register(Spoken)  # a site keeps it on disk, in the form in which messages travel
+register(DeltaState)  # a site keeps it on disk, in the form in which messages travel
 
 
-def speak(
-    spoken: Spoken | None, word: Word, exchange: str, acknowledged: str | None
-) -> tuple[Change, Spoken | None]:
+def make_delta(
+    state: DeltaState | None, word: ClusterStatistics, exchange: str, acknowledged: str | None
+) -> tuple[StatisticsDelta, DeltaState | None]:
     """Say what is new, and what to keep in mind.
 
     What is sent is the difference to the sum of all that was counted, not to the last word: what
@@ -51,7 +51,7 @@ def speak(
 
     Parameters
     ----------
-    spoken : Spoken or None
+    state : DeltaState or None
         What the client remembers of this total; None if nothing.
     word : Word
         What it has to say now.
@@ -63,17 +63,19 @@ def speak(
     -------
     change : Change
         With `lost` 1 if the client does not know what was counted.
-    spoken : Spoken or None
+    state : DeltaState or None
         What to remember; what it was, if it does not fit.
     """
     k, m = word.weighted_sum.shape
     if acknowledged is None:
         counted = RunningTotal.nothing(k, m)
-    elif spoken is not None and acknowledged == spoken.pending_in:
-        counted = spoken.counted.plus(spoken.pending)
-    elif spoken is not None and acknowledged == spoken.counted_in:
-        counted = spoken.counted
+    elif state is not None and acknowledged == state.pending_in:
+        counted = state.counted.plus(state.pending)
+    elif state is not None and acknowledged == state.counted_in:
+        counted = state.counted
     else:
-        return Change(Word.nothing(k, m), lost=1, exchange=exchange), spoken
+        return StatisticsDelta(ClusterStatistics.nothing(k, m), lost=1, exchange=exchange), state
     difference = counted.to(word)
-    return Change(difference, lost=0, exchange=exchange), Spoken(counted, acknowledged, difference, exchange)
+    return StatisticsDelta(difference, lost=0, exchange=exchange), DeltaState(
+        counted, acknowledged, difference, exchange
+    )

@@ -15,9 +15,9 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import ClientId, DataArray, IntArray
-from fedkmeans.client.delta_state import speak
+from fedkmeans.client.delta_state import make_delta
 from fedkmeans.client.local_kmeans import local_clusters
-from fedkmeans.client.shared_table import Shards
+from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels import Outcome
 from fedkmeans.kernels.base import LocalSummary
@@ -27,7 +27,7 @@ from fedkmeans.kernels.weighting import USES_INERTIA, needs_inertia, weights_for
 from fedkmeans.protocol import messages
 from fedkmeans.protocol.exchange import Total, add_up
 from fedkmeans.protocol.messages import LocalUpdate, Query, Reply
-from fedkmeans.protocol.statistics import Word
+from fedkmeans.protocol.statistics import ClusterStatistics
 
 if TYPE_CHECKING:
     from fedkmeans.client.site import Site
@@ -39,7 +39,7 @@ RUNS_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class SiteGroup:
     """Sites that are asked together, sorted by name.
 
     Attributes
@@ -55,28 +55,28 @@ class Panel:
 
     sites: list[Site]
     names: tuple[ClientId, ...]
-    shards: Shards | None
+    table: SharedTable | None
     which: IntArray
 
     @classmethod
-    def of(cls, sites: Sequence[Site]) -> Panel:
+    def of(cls, sites: Sequence[Site]) -> SiteGroup:
         """A panel of these sites."""
         sites = sorted(sites, key=lambda site: site.name)
-        common = {id(site.shards) for site in sites}
-        together = len(common) == 1 and not any(site.in_its_own_way for site in sites)
+        common = {id(site.table) for site in sites}
+        together = len(common) == 1 and not any(site.overrides_answer for site in sites)
         return cls(
             sites,
             tuple(site.name for site in sites),
-            sites[0].shards if together else None,
+            sites[0].table if together else None,
             np.array([site.index for site in sites]),
         )
 
 
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
     """Let several sites answer the same query, each with what of it is addressed to it."""
-    alike = [site for site in sites if not site.in_its_own_way]
+    alike = [site for site in sites if not site.overrides_answer]
     replies = answer_together(alike, query, n_threads)
-    others = [site for site in sites if site.in_its_own_way]
+    others = [site for site in sites if site.overrides_answer]
     return replies | {site.name: site.answer(messages.addressed(query, site.name)) for site in others}
 
 
@@ -100,21 +100,21 @@ def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict
     return {site.name: reply for site, reply in zip(sites, replies, strict=True)}
 
 
-def total_of(panel: Panel, query: Query, n_threads: int = 1) -> Total:
+def total_of(panel: SiteGroup, query: Query, n_threads: int = 1) -> Total:
     """What `add_up(answer_all(…))` returns, without replies of single sites where they are not needed."""
-    if isinstance(query, messages.Bundle) and panel.shards is not None:
+    if isinstance(query, messages.Bundle) and panel.table is not None:
         totals = [total_of(panel, part, n_threads) for part in query.queries]
         bundle = messages.BundleReply(tuple(total.record for total in totals))
         return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
-    if panel.shards is None or not (isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
+    if panel.table is None or not (isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
         return add_up(answer_all(panel.sites, query, n_threads))
-    shards, n_clients = panel.shards, len(panel.sites)
+    table, n_clients = panel.table, len(panel.sites)
     k, m = query.centroids.shape
     weighted_sum, weight, plain_sum = np.zeros((k, m)), np.zeros(k), np.zeros((k, m))
-    with shards.lock:
-        for some in shards.portions(panel.which, query):
-            outcome = shards.local_steps(some, query, query.weighting in USES_INERTIA, n_threads)
-            weights = weights_for(query.weighting, _summary(outcome, shards.n_samples[some]))
+    with table.lock:
+        for some in table.portions(panel.which, query):
+            outcome = table.local_steps(some, query, query.weighting in USES_INERTIA, n_threads)
+            weights = weights_for(query.weighting, _summary(outcome, table.n_samples[some]))
             outcome.add_to(weights, weighted_sum, plain_sum)
             # One after the other, as records are added; a plain sum might take them in another order.
             weight = np.add.accumulate(np.vstack([weight, weights]))[-1]
@@ -129,7 +129,7 @@ def _local_work(
     """Local steps of sites, neighbours together."""
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[LocalSummary]:
-        outcome = group[0].shards.local_steps(which, update, inertia, n_threads)
+        outcome = group[0].table.local_steps(which, update, inertia, n_threads)
         return [_summary(outcome, site.n_samples, place) for place, site in enumerate(group)]
 
     return _by_table(sites, work, n_threads)
@@ -141,11 +141,11 @@ def _clusters(
     """Clusters of sites, neighbours together."""
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[messages.CentroidSet]:
-        shards = group[0].shards
+        table = group[0].table
         # In threads: what a site draws depends on its rows, all of which are read for it.
         rngs = in_threads(lambda site: site.generator(query.seed), [(site,) for site in group], n_threads)
         least = [site.policy.min_cluster_size for site in group]
-        return local_clusters(shards.rows, which, query, rngs, least, shards.kernel, n_threads)
+        return local_clusters(table.rows, which, query, rngs, least, table.kernel, n_threads)
 
     return _by_table(sites, work, n_threads)
 
@@ -156,8 +156,8 @@ def _scores(
     """Scores of sites, neighbours together."""
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[messages.ScoreTotals]:
-        shards = group[0].shards
-        inertia = shards.kernel.inertia_each(shards.rows, which, query.centroids, n_threads).tolist()
+        table = group[0].table
+        inertia = table.kernel.inertia_each(table.rows, which, query.centroids, n_threads).tolist()
         return [
             messages.ScoreTotals.of(own, site.n_samples) for own, site in zip(inertia, group, strict=True)
         ]
@@ -171,7 +171,7 @@ def _by_table(
     """Let neighbours work together: call `work` with the sites of each table and their places in it."""
     groups: dict[int, list[Site]] = {}
     for site in sites:
-        groups.setdefault(id(site.shards), []).append(site)
+        groups.setdefault(id(site.table), []).append(site)
     inner, outer = (n_threads, 1) if len(groups) < n_threads else (1, n_threads)
 
     def pairs(group: list[Site]) -> list[tuple[Site, T]]:
@@ -181,7 +181,7 @@ def _by_table(
         # All locks first, in one order for everybody, and none in the threads: a thread that waits for
         # a lock would keep another from working whose owner waits for a thread.
         for _, group in sorted(groups.items()):
-            held.enter_context(group[0].shards.lock)
+            held.enter_context(group[0].table.lock)
         done = in_threads(pairs, [(group,) for group in groups.values()], outer)
     return [pair for some in done for pair in some]
 
@@ -206,14 +206,14 @@ def _model(site: Site, query: LocalUpdate, local: LocalSummary) -> messages.Loca
     return messages.LocalModel(local.centroids, weights_for(query.weighting, local))
 
 
-def _word(site: Site, query: messages.SendWord, local: LocalSummary) -> Word:
+def _statistics(site: Site, query: messages.SendStatistics, local: LocalSummary) -> ClusterStatistics:
     weight = weights_for(query.update.weighting, local)
     if (weight[(local.counts == 0) & (local.last_counts == 0)] > 0).any():
         raise ParameterError(
             f"Client {site.name!r}: the weighting rule gives weight to a cluster in which the client has no "
             "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
         )
-    return Word(
+    return ClusterStatistics(
         weighted_sum=weight[:, None] * local.centroids,
         weight=weight,
         holders=(weight > 0).astype(np.float64),
@@ -222,28 +222,28 @@ def _word(site: Site, query: messages.SendWord, local: LocalSummary) -> Word:
     )
 
 
-def _change(site: Site, query: messages.SendChange, local: LocalSummary) -> messages.Change:
+def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messages.StatisticsDelta:
     if site.name not in query.counted:
         raise FederationError(
             f"Client {site.name!r} was asked for what changed, but the query speaks only of "
             f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
         )
-    word = _word(site, messages.SendWord(query.update), local)
-    totals = site.spoken.pop(query.run, {})
-    change, spoken = speak(totals.get(query.total), word, query.exchange, query.counted[site.name])
-    if spoken is not None:
-        totals[query.total] = spoken
-    site.spoken[query.run] = totals  # at the end: the run that was silent longest comes first
-    while len(site.spoken) > RUNS_KEPT:
-        site.spoken.pop(next(iter(site.spoken)))
-    return change
+    word = _statistics(site, messages.SendStatistics(query.update), local)
+    totals = site.delta_states.pop(query.run, {})
+    delta, state = make_delta(totals.get(query.total), word, query.exchange, query.counted[site.name])
+    if state is not None:
+        totals[query.total] = state
+    site.delta_states[query.run] = totals  # at the end: the run that was silent longest comes first
+    while len(site.delta_states) > RUNS_KEPT:
+        site.delta_states.pop(next(iter(site.delta_states)))
+    return delta
 
 
 # Queries that begin with local steps: the steps, whether inertia is needed, and what to say of them.
 _LOCAL_WORK: dict[type, tuple[Callable[[Any], LocalUpdate], Callable[[Any], bool], Callable[..., Reply]]] = {
     LocalUpdate: (lambda query: query, lambda query: needs_inertia(query.weighting), _model),
-    messages.SendWord: (lambda query: query.update, lambda query: True, _word),
-    messages.SendChange: (lambda query: query.update, lambda query: True, _change),
+    messages.SendStatistics: (lambda query: query.update, lambda query: True, _statistics),
+    messages.SendDelta: (lambda query: query.update, lambda query: True, _delta),
 }
 
 
@@ -255,7 +255,7 @@ _TOGETHER: dict[type, Callable[[Sequence[Site], Any, int], list[tuple[Site, Any]
 
 
 def _describe(site: Site, query: messages.Describe) -> messages.Description:
-    return messages.Description(len(site.X), site.X.shape[1], site.feature_names, site.shards.kernel_name)
+    return messages.Description(len(site.X), site.X.shape[1], site.feature_names, site.table.kernel_name)
 
 
 def _find_box(site: Site, query: messages.FindBox) -> messages.Box:
@@ -289,7 +289,7 @@ def _draw(site: Site, query: messages.DrawPoint) -> messages.Candidate:
         return messages.Candidate(np.zeros(m), 0.0)
     potential = np.ones(n) if site.sample_weight is None else site.sample_weight
     if len(query.centroids):
-        nearest = site.shards.kernel.assign(site.X, query.centroids)
+        nearest = site.table.kernel.assign(site.X, query.centroids)
         potential = potential * distances_to_own(site.X, query.centroids, nearest)
     total = float(potential.sum())
     if total == 0:  # every row is a centroid already

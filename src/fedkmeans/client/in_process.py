@@ -12,7 +12,7 @@ from joblib import effective_n_jobs
 
 from fedkmeans._utils.threads import single_products
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
-from fedkmeans.client.handlers import Panel, answer_all, total_of
+from fedkmeans.client.handlers import SiteGroup, answer_all, total_of
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel
@@ -57,15 +57,15 @@ class InProcess:
         self.n_jobs = n_jobs
         self.clients = tuple(sorted(self.sites))
         self._asked: list[Site] = []
-        self._panel: Panel | None = None
+        self._panel: SiteGroup | None = None
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
         """Let sites that leave the kernel open use the one that suits all of them together."""
-        tables = {id(site.shards): site.shards for site in self.sites.values()}
-        n_numbers = sum(shards.rows.X.size for shards in tables.values())
-        for shards in tables.values():
-            shards.use_kernel(choose_kernel(shards.wanted_kernel, len(self.sites), n_numbers))
+        tables = {id(site.table): site.table for site in self.sites.values()}
+        n_numbers = sum(table.rows.X.size for table in tables.values())
+        for table in tables.values():
+            table.use_kernel(choose_kernel(table.wanted_kernel, len(self.sites), n_numbers))
 
     @classmethod
     def from_arrays(
@@ -119,13 +119,13 @@ class InProcess:
         kernel: str = AUTO,
     ) -> InProcess:
         """Make sites of an array in which each client's rows lie together; see `split_rows`."""
-        sites = Site.neighbours(X, names, starts, sample_weight, feature_names, policy, kernel)
+        sites = Site.from_shared_table(X, names, starts, sample_weight, feature_names, policy, kernel)
         return cls(sites, n_jobs)
 
     def expect(self, n_clusters: int, max_local: int) -> None:
         """Let kernels prepare for local steps that will be asked for; nothing but their speed changes."""
-        for shards in {id(site.shards): site.shards for site in self.sites.values()}.values():
-            shards.kernel.expect(shards.rows, n_clusters, max_local)
+        for table in {id(site.table): site.table for site in self.sites.values()}.values():
+            table.kernel.expect(table.rows, n_clusters, max_local)
 
     def remove(self, client: ClientId) -> None:
         """Let a client leave for good, also while a fit is under way; what it said is forgotten."""
@@ -147,9 +147,9 @@ class InProcess:
             return Total(None, ())
         # Often the same sites are asked round after round.
         if self._panel is None or self._asked != sites:
-            self._asked, self._panel = sites, Panel.of(sites)
+            self._asked, self._panel = sites, SiteGroup.of(sites)
         # Once for all that is to be done; sites that answer in their own way may use threads as they like.
-        with nullcontext() if self._panel.shards is None else single_products():
+        with nullcontext() if self._panel.table is None else single_products():
             return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
 
     def _present(self, clients: Sequence[ClientId]) -> list[Site]:

@@ -39,7 +39,7 @@ def _address(array: DataArray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-class Shards:
+class SharedTable:
     """The shards of clients; client i has the rows from starts[i] up to starts[i + 1].
 
     Parameters

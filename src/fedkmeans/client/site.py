@@ -14,8 +14,8 @@ from fedkmeans._utils.dataframes import numeric_frame, ordered_array
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.client import handlers
-from fedkmeans.client.delta_state import Spoken
-from fedkmeans.client.shared_table import Shards
+from fedkmeans.client.delta_state import DeltaState
+from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.fingerprint import checksum
@@ -161,25 +161,25 @@ class Site:
         weight = check_weight(name, sample_weight, len(table))
         if weight is not None and not (weight > 0).all():
             table, weight = table[weight > 0], weight[weight > 0]
-        self._settle(name, Shards(table, [0, len(table)], weight, kernel), 0, feature_names, policy)
+        self._settle(name, SharedTable(table, [0, len(table)], weight, kernel), 0, feature_names, policy)
 
     def _settle(
         self,
         name: ClientId,
-        shards: Shards,
+        table: SharedTable,
         index: int,
         feature_names: tuple[str, ...] | None,
         policy: SitePolicy | None,
     ) -> None:
         self.name = name
-        self.shards = shards
+        self.table = table
         self.index = index
         self.feature_names = feature_names
         self.policy = policy or SitePolicy()
-        self.spoken: dict[str, dict[str, Spoken]] = {}  # by run and total
+        self.delta_states: dict[str, dict[str, DeltaState]] = {}  # by run and total
 
     @classmethod
-    def neighbours(
+    def from_shared_table(
         cls,
         X: Table,
         names: Sequence[ClientId],
@@ -204,28 +204,28 @@ class Site:
             held = sample_weight > 0
             edges = np.concatenate([[0], np.cumsum(held)])[edges]
             X, sample_weight = X[held], sample_weight[held]
-        shards = Shards(X, edges, sample_weight, kernel)
+        table = SharedTable(X, edges, sample_weight, kernel)
         sites = []
         for index, name in enumerate(names):
             site = cls.__new__(cls)
-            site._settle(name, shards, index, feature_names, policy)
+            site._settle(name, table, index, feature_names, policy)
             sites.append(site)
         return sites
 
     @property
     def X(self) -> Table:
         """The rows, shape (n, m)."""
-        return self.shards.X(self.index)
+        return self.table.X(self.index)
 
     @property
     def sample_weight(self) -> FloatArray | None:
         """The weights of the rows, shape (n,)."""
-        return self.shards.sample_weight(self.index)
+        return self.table.sample_weight(self.index)
 
     @property
     def n_samples(self) -> float:
         """How many rows there are, or how much they weigh."""
-        return float(self.shards.n_samples[self.index])
+        return float(self.table.n_samples[self.index])
 
     @cached_property
     def fingerprint(self) -> int:
@@ -244,6 +244,6 @@ class Site:
         return handlers.answer_together([self], query, 1)[self.name]
 
     @property
-    def in_its_own_way(self) -> bool:
+    def overrides_answer(self) -> bool:
         """Whether it is of a kind that answers differently, and must be asked by itself."""
         return type(self).answer is not Site.answer

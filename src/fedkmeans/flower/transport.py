@@ -23,7 +23,7 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError, WireError
 from fedkmeans.flower.message import MESSAGE_TYPE, read_content, write_content
 from fedkmeans.protocol.codec import decode, encode
-from fedkmeans.protocol.exchange import Total, add_up, new_name, some_of
+from fedkmeans.protocol.exchange import Total, add_up, new_id, some_of
 from fedkmeans.protocol.field_types import brief
 from fedkmeans.protocol.messages import Describe, Query, Reply, addressed
 from fedkmeans.protocol.replies import check_reply, expected_types
@@ -43,7 +43,7 @@ _LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitPolicy:
     """How long to wait for whom.
 
     Attributes
@@ -93,27 +93,27 @@ class Flower:
         Who of those asked in the latest exchange gave no answer, and why.
     """
 
-    def __init__(self, grid: Grid, nodes: Mapping[ClientId, int], patience: Patience | None = None) -> None:
+    def __init__(self, grid: Grid, nodes: Mapping[ClientId, int], patience: WaitPolicy | None = None) -> None:
         if not nodes:
             raise FederationError(
                 "A federation needs at least one site. Register the keys of the sites first."
             )
         self.grid = grid
         self.nodes = dict(nodes)
-        self.patience = patience or Patience()
+        self.patience = patience or WaitPolicy()
         self.silent: dict[ClientId, str] = {}
         self._cool_until: dict[ClientId, float] = {}
         self._n_features: int | None = None
         self._one_by_one = False
 
     @classmethod
-    def meet(cls, grid: Grid, min_sites: int, patience: Patience | None = None) -> Flower:
+    def meet(cls, grid: Grid, min_sites: int, patience: WaitPolicy | None = None) -> Flower:
         """Make a federation of the sites that are connected, each under the name that it gives itself.
 
         For simulations and trials: a site could give itself another's name. Where sites have keys, the
         server knows whose node is whose.
         """
-        patience = patience or Patience()
+        patience = patience or WaitPolicy()
         give_up = time.monotonic() + patience.wait
         while len(nodes := sorted(grid.get_node_ids())) < min_sites:
             if time.monotonic() >= give_up:
@@ -135,7 +135,7 @@ class Flower:
     def _ask_for_names(self) -> dict[ClientId, int]:
         """The names that sites give themselves."""
         named: dict[ClientId, int] = {}
-        exchange = new_name()
+        exchange = new_id()
         waiting = self._push(Describe(), exchange, self.clients, anonymous=True)
         until = time.monotonic() + self.patience.timeout
         while waiting and time.monotonic() < until:
@@ -196,7 +196,7 @@ class Flower:
         return reachable
 
     def _exchange(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
-        exchange = new_name()
+        exchange = new_id()
         waiting = self._push(query, exchange, clients)
         replies: dict[ClientId, Reply] = {}
         self._one_by_one = False

@@ -7,7 +7,7 @@ allocated because a message says so.
 
 >>> from fedkmeans.protocol.messages import ScoreTotals
 >>> encode(ScoreTotals.of(3.0, 2.0)).header
-'{"v":1,"record":{"ScoreTotals":{"inertia":"f","n_samples":"f","client_scores":"f","n_clients":1}}}'
+'{"v":2,"record":{"ScoreTotals":{"inertia":"f","n_samples":"f","client_scores":"f","n_clients":1}}}'
 >>> decode(encode(ScoreTotals.of(3.0, 2.0)), ScoreTotals).per_sample
 1.5
 """
@@ -27,9 +27,18 @@ from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import ParameterError, WireError
 from fedkmeans.protocol import messages, statistics
 from fedkmeans.protocol.exchange import Total
-from fedkmeans.protocol.field_types import REGISTRY, Records, Sizes, Source, brief, read, register, write
+from fedkmeans.protocol.field_types import (
+    REGISTRY,
+    NumberReader,
+    Records,
+    Sizes,
+    brief,
+    read,
+    register,
+    write,
+)
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 # Characters of a header. Most have a few hundred; names of a hundred thousand columns have room.
 MAX_HEADER = 2**22
 _MAX_DIGITS = 20
@@ -59,8 +68,8 @@ class Packed:
 # What may travel. To add a record, add it here; how follows from the types of its fields.
 for _kind in (
     messages.LocalUpdate,
-    messages.SendWord,
-    messages.SendChange,
+    messages.SendStatistics,
+    messages.SendDelta,
     messages.Score,
     messages.Describe,
     messages.FindBox,
@@ -69,15 +78,15 @@ for _kind in (
     messages.Bundle,
     messages.LocalModel,
     messages.ClusterTotals,
-    messages.Change,
-    messages.ChangeTotals,
+    messages.StatisticsDelta,
+    messages.DeltaTotals,
     messages.ScoreTotals,
     messages.Description,
     messages.Box,
     messages.CentroidSet,
     messages.Candidate,
     messages.BundleReply,
-    statistics.Word,
+    statistics.ClusterStatistics,
     statistics.RunningTotal,
 ):
     register(_kind)
@@ -123,7 +132,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
         It is anything but such a record. Nothing else is ever raised.
     """
     kinds = expected if isinstance(expected, tuple) else (expected,)
-    source = Source(_checked(packed.numbers))
+    source = NumberReader(_checked(packed.numbers))
     try:
         tree = _parse(packed.header, max_header)
         record = read(Records(kinds), tree, source, "the message")

@@ -1,9 +1,9 @@
 """Algorithms as conversations with a federation, written without knowing how messages travel.
 
 An algorithm is a generator: it *yields* what it wants to ask and is *sent* the answers, and it
-returns its result. Smaller conversations are joined with ``yield from``; :func:`hold` carries one
+returns its result. Smaller conversations are joined with ``yield from``; :func:`run` carries one
 out on a federation. Several independent ones (restarts, candidate values of k) can be held
-:func:`together`: their questions then share one exchange, which matters where an exchange costs
+:func:`run_concurrently`: their questions then share one exchange, which matters where an exchange costs
 seconds.
 
 >>> def count_rows(clients):
@@ -22,7 +22,15 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
-from fedkmeans.protocol.messages import Bundle, BundleReply, Change, LocalModel, Query, Reply, n_bytes
+from fedkmeans.protocol.messages import (
+    Bundle,
+    BundleReply,
+    LocalModel,
+    Query,
+    Reply,
+    StatisticsDelta,
+    n_bytes,
+)
 
 T = TypeVar("T")
 
@@ -52,12 +60,12 @@ class AskTotal:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class ListClients:
     """Look who belongs to the federation; the answer is a sorted tuple of names. Sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewId:
     """Draw a name that nobody has used; the answer is a random text of 16 hex digits. Sends nothing.
 
     An algorithm asks for it and draws nothing itself, so that it does the same again when it is sent
@@ -77,7 +85,7 @@ class Total:
     received: Any = 0
 
 
-Request: TypeAlias = Ask | AskTotal | Members | Fresh
+Request: TypeAlias = Ask | AskTotal | ListClients | NewId
 Conversation: TypeAlias = Generator[Request, Any, T]
 
 
@@ -85,7 +93,7 @@ class Federation(Protocol):
     """What carries queries to clients and brings replies back.
 
     Clients that do not answer are missing from what is returned; that is no error. A federation that
-    wants to know which names are drawn (`Fresh`) may have a method `fresh`; it is no part of the
+    wants to know which names are drawn (`NewId`) may have a method `new_id`; it is no part of the
     protocol, since a transport has no say in it and none should have to write one.
     """
 
@@ -126,7 +134,7 @@ def add_up(replies: Mapping[ClientId, Reply]) -> Total:
 def _additive(reply: Any) -> Any:
     if isinstance(reply, BundleReply):
         return BundleReply(tuple(_additive(part) for part in reply.replies))
-    return reply.totals() if isinstance(reply, LocalModel | Change) else reply
+    return reply.totals() if isinstance(reply, LocalModel | StatisticsDelta) else reply
 
 
 def _size(reply: Any) -> Any:
@@ -143,7 +151,7 @@ def _add(left: Any, right: Any) -> Any:
     return left + right
 
 
-def hold(federation: Federation, conversation: Conversation[T]) -> T:
+def run(federation: Federation, conversation: Conversation[T]) -> T:
     """Carry a conversation out and return its result."""
     answer: Any = None
     while True:
@@ -154,16 +162,16 @@ def hold(federation: Federation, conversation: Conversation[T]) -> T:
         answer = _answer_to(request, federation)
 
 
-def new_name() -> str:
+def new_id() -> str:
     """Return a name that nobody has used: 16 random hex digits."""
     return secrets.token_hex(8)
 
 
 def _answer_to(request: Request, federation: Federation) -> Any:
-    if isinstance(request, Members):
+    if isinstance(request, ListClients):
         return federation.clients
-    if isinstance(request, Fresh):
-        return getattr(federation, "fresh", new_name)()
+    if isinstance(request, NewId):
+        return getattr(federation, "new_id", new_id)()
     answer: Any
     if isinstance(request, AskTotal):
         answer = federation.total(request.query, request.clients)
@@ -184,7 +192,7 @@ def some_of(clients: Sequence[ClientId]) -> str:
     return ", ".join(clients[:5]) + (", …" if len(clients) > 5 else "")
 
 
-def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
+def run_concurrently(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
     """Hold several conversations at once; questions to the same clients share an exchange.
 
     Returns
@@ -213,14 +221,14 @@ def together(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
 def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
     """Requests that differ in nothing but their query, in order of first appearance.
 
-    Each `Fresh` is by itself: two conversations must not be given the same name.
+    Each `NewId` is by itself: two conversations must not be given the same name.
     """
     groups: dict[object, list[int]] = {}
     for index, request in requests.items():
-        alike: object = Members
-        if isinstance(request, Fresh):
-            alike = (Fresh, index)
-        elif not isinstance(request, Members):
+        alike: object = ListClients
+        if isinstance(request, NewId):
+            alike = (NewId, index)
+        elif not isinstance(request, ListClients):
             alike = (type(request), request.clients, request.optional)
         groups.setdefault(alike, []).append(index)
     return list(groups.values())
@@ -229,7 +237,7 @@ def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
 def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     """Ask a group's queries in one exchange and give each member its own part of the answer."""
     first = next(iter(requests.values()))
-    if len(requests) == 1 or isinstance(first, Members | Fresh):
+    if len(requests) == 1 or isinstance(first, ListClients | NewId):
         return dict.fromkeys(requests, (yield first))
     queries = tuple(request.query for request in requests.values() if isinstance(request, Ask | AskTotal))
     answer = yield replace(first, query=Bundle(queries))

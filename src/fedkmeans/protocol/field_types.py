@@ -39,7 +39,7 @@ def brief(value: Any) -> str:
 
 
 @dataclass(slots=True)
-class Source:
+class NumberReader:
     """The numbers of a message, taken from the front; what is taken are read-only views of shape given."""
 
     numbers: FloatArray
@@ -71,7 +71,7 @@ class Codec(Protocol):
         """Return JSON for a value that the codec holds, and put its numbers, shape (n,), on the list."""
         ...
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         """Return the value that JSON of the right form stands for, or raise."""
         ...
 
@@ -101,7 +101,7 @@ class _Plain:
             raise ParameterError(f"{brief(value)} cannot be sent: {problem}.")
         return value
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         if self.kind is float:
             return float(source.take((1,), where)[0])
         problem = self._problem(data)
@@ -139,7 +139,7 @@ class _Array:
         sink.append(np.ascontiguousarray(value, dtype=np.float64).ravel())
         return list(value.shape)
 
-    def read(self, data: Any, source: Source, where: str) -> FloatArray:
+    def read(self, data: Any, source: NumberReader, where: str) -> FloatArray:
         if len(data) > _MAX_SIDES or not all(type(side) is int and side >= 0 for side in data):
             raise WireError(f"{where} has {brief(data)} for a shape.")
         if math.prod(max(1, side) for side in data) > _LARGEST_ARRAY:
@@ -164,7 +164,7 @@ class _Several:
         parts = sorted(value) if self.kind is frozenset else value
         return [write(self.each, part, sink) for part in parts]
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         parts = [read(self.each, part, source, f"{where}[{place}]") for place, part in enumerate(data)]
         found = self.kind(parts)
         if len(found) < len(parts):
@@ -187,7 +187,7 @@ class _Table:
     def write(self, value: Any, sink: list[FloatArray]) -> Any:
         return {write(_TEXT, key, sink): write(self.each, part, sink) for key, part in value.items()}
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         return {
             read(_TEXT, key, source, f"a key of {where}"): read(
                 self.each, part, source, f"{where}[{brief(key)}]"
@@ -211,7 +211,7 @@ class _AnyOf:
     def write(self, value: Any, sink: list[FloatArray]) -> Any:
         return next(option for option in self.options if option.holds(value)).write(value, sink)
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         option = next(option for option in self.options if option.looks_right(data))
         return option.read(data, source, where)
 
@@ -234,7 +234,7 @@ class Sizes:
             return [write(self, part, sink) for part in value]
         return _WHOLE.write(value, sink)
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         """Return numbers in tuples."""
         if not isinstance(data, list):
             return _WHOLE.read(data, source, where)
@@ -264,7 +264,7 @@ class Records:
             }
         }
 
-    def read(self, data: Any, source: Source, where: str) -> Any:
+    def read(self, data: Any, source: NumberReader, where: str) -> Any:
         """Return a record of one of the kinds, which has just the fields that it should."""
         if len(data) != 1:
             raise WireError(f"{where} should have one kind, it has {len(data)}.")
@@ -291,7 +291,7 @@ def brief_text(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
-def _deeper(source: Source, work: Callable[[], T]) -> T:
+def _deeper(source: NumberReader, work: Callable[[], T]) -> T:
     if source.depth == MAX_DEPTH:
         raise WireError(f"it has more than {MAX_DEPTH} records within each other.")
     source.depth += 1
@@ -312,7 +312,7 @@ def write(codec: Codec, value: Any, sink: list[FloatArray]) -> Any:
     return codec.write(value, sink)
 
 
-def read(codec: Codec, data: Any, source: Source, where: str) -> Any:
+def read(codec: Codec, data: Any, source: NumberReader, where: str) -> Any:
     """Read a value, if the JSON looks right."""
     if not codec.looks_right(data):
         raise WireError(f"{where} is {brief(data)}, which has the wrong type.")

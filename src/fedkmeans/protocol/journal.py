@@ -29,7 +29,7 @@ import numpy as np
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import JournalError, WireError
 from fedkmeans.protocol.codec import ANY_REPLY, Packed, decode, encode, to_bytes
-from fedkmeans.protocol.exchange import Federation, Total, new_name
+from fedkmeans.protocol.exchange import Federation, Total, new_id
 from fedkmeans.protocol.field_types import register
 from fedkmeans.protocol.journal_file import JournalFile
 from fedkmeans.protocol.messages import Query, Reply
@@ -159,11 +159,11 @@ class Journalled:
             self._members = members
         return members
 
-    def fresh(self) -> str:
+    def new_id(self) -> str:
         """Return a name that nobody has used, or the one that was drawn at this point."""
         if self.replaying and not _being_interrupted():
             return str(self._replay(Drawn).name)
-        name = str(getattr(self.inner, "fresh", new_name)())
+        name = str(getattr(self.inner, "new_id", new_id)())
         if not _being_interrupted():
             self._append(Drawn(name))
         return name

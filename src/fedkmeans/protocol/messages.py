@@ -16,7 +16,7 @@ import numpy as np
 
 from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.kernels.base import WeightingRule
-from fedkmeans.protocol.statistics import RunningTotal, Word
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
 # --- queries -----------------------------------------------------------------------------------
 
@@ -36,15 +36,15 @@ class LocalUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class SendWord:
-    """Make an update and say what came of it in a form that can be remembered: a `Word`."""
+class SendStatistics:
+    """Make an update and say what came of it in a form that can be remembered: a `ClusterStatistics`."""
 
     update: LocalUpdate
 
 
 @dataclass(frozen=True, slots=True)
-class SendChange:
-    """Like `SendWord`, but answered with a `Change`: what is new since the word that was counted.
+class SendDelta:
+    """Like `SendStatistics`, but answered with what changed since: a `StatisticsDelta`.
 
     Attributes
     ----------
@@ -124,7 +124,8 @@ class Bundle:
 
 
 Query: TypeAlias = (
-    "LocalUpdate | SendWord | SendChange | Score | Describe | FindBox | LocalClusters | DrawPoint | Bundle"
+    "LocalUpdate | SendStatistics | SendDelta | Score | Describe | FindBox | LocalClusters | DrawPoint "
+    "| Bundle"
 )
 
 
@@ -132,7 +133,7 @@ def addressed(query: Query, client: ClientId) -> Query:
     """Return what of a query one client needs to see: nothing that is meant for others only."""
     if isinstance(query, Bundle):
         return Bundle(tuple(addressed(part, client) for part in query.queries))
-    if isinstance(query, SendChange) and client in query.counted:
+    if isinstance(query, SendDelta) and client in query.counted:
         return replace(query, counted={client: query.counted[client]})
     return query
 
@@ -175,7 +176,7 @@ class ClusterTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StatisticsDelta:
     """What is new in a client's word since the one that was counted, and whether that one is lost.
 
     A client that no longer knows what was counted sends nothing, and `lost` 1: its next word would
@@ -189,17 +190,17 @@ class Change:
         Of the query: a difference that comes late must not be counted in another exchange.
     """
 
-    difference: Word
+    difference: ClusterStatistics
     lost: int
     exchange: str
 
-    def totals(self) -> ChangeTotals:
+    def totals(self) -> DeltaTotals:
         """Bring the reply into the form that adds up."""
-        return ChangeTotals(RunningTotal.of(self.difference), self.lost, frozenset([self.exchange]))
+        return DeltaTotals(RunningTotal.of(self.difference), self.lost, frozenset([self.exchange]))
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTotals:
+class DeltaTotals:
     """Sums of changes, in twice double precision so that the total never drifts.
 
     `exchanges` are those that the parts belong to: there should be one.
@@ -209,8 +210,8 @@ class ChangeTotals:
     lost: int
     exchanges: frozenset[str]
 
-    def __add__(self, other: ChangeTotals) -> ChangeTotals:
-        return ChangeTotals(
+    def __add__(self, other: DeltaTotals) -> DeltaTotals:
+        return DeltaTotals(
             self.difference + other.difference, self.lost + other.lost, self.exchanges | other.exchanges
         )
 
@@ -293,8 +294,8 @@ class BundleReply:
 
 
 Reply: TypeAlias = (
-    "LocalModel | ClusterTotals | Word | Change | ChangeTotals | ScoreTotals | Description | Box "
-    "| CentroidSet | Candidate | BundleReply"
+    "LocalModel | ClusterTotals | ClusterStatistics | StatisticsDelta | DeltaTotals | ScoreTotals "
+    "| Description | Box | CentroidSet | Candidate | BundleReply"
 )
 
 
@@ -318,6 +319,6 @@ def n_bytes(value: Any) -> int:
 def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
     """Size of a query that is sent to several clients."""
     clients = tuple(clients)
-    if isinstance(query, SendChange):
+    if isinstance(query, SendDelta):
         return sum(n_bytes(addressed(query, client)) for client in clients)
     return len(clients) * n_bytes(query)

@@ -71,8 +71,8 @@ def _bundle(query: messages.Bundle, n_features: int) -> None:
 
 _CHECKS: dict[type, Callable[[Any, int], None]] = {
     messages.LocalUpdate: _update,
-    messages.SendWord: lambda query, m: _update(query.update, m),
-    messages.SendChange: lambda query, m: _update(query.update, m),
+    messages.SendStatistics: lambda query, m: _update(query.update, m),
+    messages.SendDelta: lambda query, m: _update(query.update, m),
     messages.Score: lambda query, m: _centroids(query.centroids, m),
     messages.Describe: lambda query, m: None,
     messages.FindBox: lambda query, m: None,

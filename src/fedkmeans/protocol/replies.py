@@ -16,7 +16,7 @@ from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import WireError
 from fedkmeans.protocol import messages
 from fedkmeans.protocol.messages import Query
-from fedkmeans.protocol.statistics import Word
+from fedkmeans.protocol.statistics import ClusterStatistics
 
 # A site refuses rows with larger numbers, as their squares overflow; a mean of them may be a hair larger.
 LARGEST = 1e150 * (1 + 1e-9)
@@ -96,7 +96,7 @@ def _model(query: messages.LocalUpdate, reply: messages.LocalModel, n_features: 
     _not_negative("weights", reply.weights, (k,))
 
 
-def _word(query: messages.SendWord, reply: Word, n_features: int | None) -> None:
+def _statistics(query: messages.SendStatistics, reply: ClusterStatistics, n_features: int | None) -> None:
     k, m = query.update.centroids.shape
     weight = _not_negative("weight", reply.weight, (k,))
     sums = _array("weighted_sum", reply.weighted_sum, (k, m), largest=np.inf)
@@ -116,14 +116,14 @@ def _positive(name: str, value: Any) -> None:
         raise WireError(f"{name} is {value!r}, expected more than 0.")
 
 
-def _change(query: messages.SendChange, reply: messages.Change, n_features: int | None) -> None:
+def _delta(query: messages.SendDelta, reply: messages.StatisticsDelta, n_features: int | None) -> None:
     if reply.exchange != query.exchange:
         raise WireError("it belongs to another exchange: it came late, or was sent a second time.")
     if reply.lost not in (0, 1):
         raise WireError(f"lost is {reply.lost!r}, expected 0 or 1.")
     k, m = query.update.centroids.shape
     difference = reply.difference
-    if not isinstance(difference, Word):
+    if not isinstance(difference, ClusterStatistics):
         raise WireError("difference is no Word.")
     _array("weighted_sum", difference.weighted_sum, (k, m))
     _array("weight", difference.weight, (k,))
@@ -200,8 +200,8 @@ def _bundle(query: messages.Bundle, reply: messages.BundleReply, n_features: int
 
 _CHECKS: dict[type, tuple[type, Callable[[Any, Any, int | None], None]]] = {
     messages.LocalUpdate: (messages.LocalModel, _model),
-    messages.SendWord: (Word, _word),
-    messages.SendChange: (messages.Change, _change),
+    messages.SendStatistics: (ClusterStatistics, _statistics),
+    messages.SendDelta: (messages.StatisticsDelta, _delta),
     messages.Score: (messages.ScoreTotals, _score),
     messages.Describe: (messages.Description, _description),
     messages.FindBox: (messages.Box, _box),

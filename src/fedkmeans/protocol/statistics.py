@@ -16,7 +16,7 @@ from fedkmeans._utils.typing import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ClusterStatistics:
     """What a client says about its clusters, as sums: words of clients and of rounds add up.
 
     Attributes
@@ -43,7 +43,7 @@ class Word:
             array.setflags(write=False)  # a word is remembered as it was said
 
     @classmethod
-    def nothing(cls, k: int, m: int) -> Word:
+    def nothing(cls, k: int, m: int) -> ClusterStatistics:
         """Return the word of nobody."""
         return cls(np.zeros((k, m)), np.zeros(k), np.zeros(k), 0.0, 0.0)
 
@@ -51,17 +51,17 @@ class Word:
         """The numbers, in the order in which they make a word."""
         return self.weighted_sum, self.weight, self.holders, self.inertia, self.n_samples
 
-    def __add__(self, other: Word) -> Word:
-        return Word(*(a + b for a, b in zip(self.parts(), other.parts(), strict=True)))
+    def __add__(self, other: ClusterStatistics) -> ClusterStatistics:
+        return ClusterStatistics(*(a + b for a, b in zip(self.parts(), other.parts(), strict=True)))
 
-    def __sub__(self, other: Word) -> Word:
-        return Word(*(a - b for a, b in zip(self.parts(), other.parts(), strict=True)))
+    def __sub__(self, other: ClusterStatistics) -> ClusterStatistics:
+        return ClusterStatistics(*(a - b for a, b in zip(self.parts(), other.parts(), strict=True)))
 
-    def __neg__(self) -> Word:
+    def __neg__(self) -> ClusterStatistics:
         return self * -1.0
 
-    def __mul__(self, factor: float) -> Word:
-        return Word(*(factor * part for part in self.parts()))
+    def __mul__(self, factor: float) -> ClusterStatistics:
+        return ClusterStatistics(*(factor * part for part in self.parts()))
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
@@ -75,20 +75,20 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 class RunningTotal:
     """The total `high` + `low`, where `high` is the total rounded to double precision."""
 
-    high: Word
-    low: Word
+    high: ClusterStatistics
+    low: ClusterStatistics
 
     @classmethod
     def nothing(cls, k: int, m: int) -> RunningTotal:
         """Return the total of no words."""
-        return cls(Word.nothing(k, m), Word.nothing(k, m))
+        return cls(ClusterStatistics.nothing(k, m), ClusterStatistics.nothing(k, m))
 
     @classmethod
-    def of(cls, word: Word) -> RunningTotal:
+    def of(cls, word: ClusterStatistics) -> RunningTotal:
         """Return the total of one word."""
-        return cls(word, Word.nothing(*word.weighted_sum.shape))
+        return cls(word, ClusterStatistics.nothing(*word.weighted_sum.shape))
 
-    def plus(self, word: Word) -> RunningTotal:
+    def plus(self, word: ClusterStatistics) -> RunningTotal:
         """Add a word; `plus(-word)` takes it off again."""
         highs, lows = [], []
         for high, low, part in zip(self.high.parts(), self.low.parts(), word.parts(), strict=True):
@@ -96,11 +96,11 @@ class RunningTotal:
             total, rest = two_sum(total, rest + low)
             highs.append(total)
             lows.append(rest)
-        return RunningTotal(Word(*highs), Word(*lows))
+        return RunningTotal(ClusterStatistics(*highs), ClusterStatistics(*lows))
 
     def __add__(self, other: RunningTotal) -> RunningTotal:
         return self.plus(other.high).plus(other.low)
 
-    def to(self, word: Word) -> Word:
+    def to(self, word: ClusterStatistics) -> ClusterStatistics:
         """What must be added to arrive at `word`, rounded to double precision."""
         return word - self.high - self.low

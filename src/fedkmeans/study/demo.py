@@ -26,7 +26,7 @@ from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.registry import find_algorithm, make
 from fedkmeans.study import plots
-from fedkmeans.study.paper_values import PAPER
+from fedkmeans.study.paper_values import PAPER_TABLES
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -244,7 +244,7 @@ def _run(i: int, job: _Job, seed: int, X: DataArray, y: IntArray) -> tuple[int, 
             score = score_per_sample(X, model.cluster_centers_)
             results.append((score, quality["accuracy"], quality["v_measure"], model.n_iter_, seconds))
     score, accuracy, v_measure, rounds, seconds = (float(x) for x in np.mean(results, axis=0))
-    paper = PAPER["synthetic"].get((job.distribution, job.algorithm))
+    paper = PAPER_TABLES["synthetic"].get((job.distribution, job.algorithm))
     row = DemoRow(
         distribution=job.distribution,
         algorithm=job.algorithm,

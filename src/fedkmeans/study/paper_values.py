@@ -43,7 +43,7 @@ def _row(*values: tuple[float, float, float]) -> PaperRow:
 
 
 # By data set; keys are the distribution and the algorithm's name in the catalogue. FKM is not in the paper.
-PAPER: dict[str, PaperTable] = {
+PAPER_TABLES: dict[str, PaperTable] = {
     "synthetic": {
         ("iid", "k-means"): _row(
             (0.0780, 0.0743, 0.0066), (0.9093, 0.9099, 0.0004), (0.8299, 0.8309, 0.0005)

@@ -13,7 +13,7 @@ from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans.data import DATASETS, MISSING_RULES, PARTITIONERS, partition
 from fedkmeans.errors import FedKMeansError, StudyError
 from fedkmeans.registry import find_algorithm, make
-from fedkmeans.study.paper_values import PAPER
+from fedkmeans.study.paper_values import PAPER_TABLES
 from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
 from fedkmeans.study.rules import check_rule
 
@@ -121,7 +121,7 @@ def _data(entry: Mapping[str, Any]) -> DataPlan:
         load=load,
         files=files,
         reading=_reading(entry),
-        paper=check_choice("paper", entry["paper"], PAPER) if "paper" in entry else None,
+        paper=check_choice("paper", entry["paper"], PAPER_TABLES) if "paper" in entry else None,
     )
 
 

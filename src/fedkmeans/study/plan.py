@@ -37,7 +37,7 @@ class DataPlan:
     reading : tuple of (str, value)
         Keywords of `fedkmeans.data.read_clients` for them.
     paper : str or None
-        The data set of the paper whose figures are to stand beside, a key of `PAPER`.
+        The data set of the paper whose figures are to stand beside, a key of `PAPER_TABLES`.
     """
 
     name: str

@@ -18,7 +18,7 @@ from fedkmeans.study.cells import (
     runs_of,
 )
 from fedkmeans.study.frame import is_better
-from fedkmeans.study.paper_values import PAPER, PAPER_ROUNDING, PAPER_RUNS, PaperValue
+from fedkmeans.study.paper_values import PAPER_ROUNDING, PAPER_RUNS, PAPER_TABLES, PaperValue
 from fedkmeans.study.plan import AlgorithmPlan, Plan
 from fedkmeans.study.render import FORMS, as_csv, blocks_of
 
@@ -154,7 +154,7 @@ def _paper_value(place: Place, algorithm: AlgorithmPlan, metric: str) -> PaperVa
     if place.data.paper is None:
         return None
     # The rule rather than the name, which is for the plan to choose; data that comes divided has no rule.
-    row = PAPER[place.data.paper].get((place.dealt.rule or place.dealt.name, algorithm.algorithm))
+    row = PAPER_TABLES[place.data.paper].get((place.dealt.rule or place.dealt.name, algorithm.algorithm))
     return getattr(row, metric, None)  # homogeneity and completeness are not in the paper
 
 

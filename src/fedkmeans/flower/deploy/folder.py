@@ -44,7 +44,7 @@ _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
-class Federation:
+class FederationDetails:
     """What a federation is, as ``federation.toml`` says.
 
     Attributes
@@ -120,12 +120,12 @@ class FederationFolder:
         """Flower's own folder, with the address of the SuperLink."""
         return self / "state" / "flower"
 
-    def read(self) -> Federation:
+    def read(self) -> FederationDetails:
         """Read ``federation.toml``."""
         path = self / SETTINGS_FILE
         try:
             table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-            return Federation(
+            return FederationDetails(
                 name=str(table["name"]),
                 host=str(table["host"]),
                 port=table["port"],
@@ -159,7 +159,7 @@ class FederationFolder:
 
 
 def new_federation(
-    path: Path, federation: Federation, public_keys: Mapping[str, bytes] | None = None
+    path: Path, federation: FederationDetails, public_keys: Mapping[str, bytes] | None = None
 ) -> FederationFolder:
     """Make the folder of a federation, whole or not at all.
 
@@ -193,14 +193,14 @@ def new_federation(
     return FederationFolder(path)
 
 
-def write_settings(folder: Path, federation: Federation) -> None:
+def write_settings(folder: Path, federation: FederationDetails) -> None:
     """Write ``federation.toml``."""
     with atomic_path(folder / SETTINGS_FILE) as temporary:
         _write(temporary, to_toml(_as_table(federation)))
 
 
 def write_site(
-    folder: Path, federation: Federation, site: str, authority: bytes, public_key: bytes | None
+    folder: Path, federation: FederationDetails, site: str, authority: bytes, public_key: bytes | None
 ) -> None:
     """Write a site's public key and its join file; without a key of its own it gets one in that file."""
     private = ""
@@ -222,7 +222,7 @@ def renew_server(folder: FederationFolder, days: float = certificates.SERVER_DAY
     _write_server(folder.path, federation, authority, days)
 
 
-def join_file(federation: Federation, site: str, authority: bytes, private_key: str) -> JoinFile:
+def join_file(federation: FederationDetails, site: str, authority: bytes, private_key: str) -> JoinFile:
     """What a site of this federation is given."""
     return JoinFile(
         federation=federation.name,
@@ -259,7 +259,7 @@ def _texts(table: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(map(str, table[name]))
 
 
-def _as_table(federation: Federation) -> dict[str, Any]:
+def _as_table(federation: FederationDetails) -> dict[str, Any]:
     return {
         "name": federation.name,
         "host": federation.host,
@@ -271,7 +271,7 @@ def _as_table(federation: Federation) -> dict[str, Any]:
 
 
 def _write_server(
-    folder: Path, federation: Federation, authority: Certified, days: float = certificates.SERVER_DAYS
+    folder: Path, federation: FederationDetails, authority: Certified, days: float = certificates.SERVER_DAYS
 ) -> None:
     hosts: Sequence[str] = dict.fromkeys([federation.host, "localhost", LOOPBACK]).keys()  # type: ignore[assignment]
     server = certificates.new_server(authority, list(hosts), days)

@@ -21,7 +21,7 @@ from typing import Any
 from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.errors import FederationError
 from fedkmeans.flower.deploy import site_programs
-from fedkmeans.flower.deploy.folder import CONNECTION, LOOPBACK, Federation, FederationFolder
+from fedkmeans.flower.deploy.folder import CONNECTION, LOOPBACK, FederationDetails, FederationFolder
 from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
 
@@ -97,7 +97,7 @@ def program(name: str) -> str:
     return found
 
 
-def address(federation: Federation) -> str:
+def address(federation: FederationDetails) -> str:
     """Where the SuperLink listens, to this machine only."""
     return f"{LOOPBACK}:{federation.internal_port}"
 

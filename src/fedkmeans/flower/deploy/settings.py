@@ -12,9 +12,9 @@ from fedkmeans import registry
 from fedkmeans._utils.checks import PARAMETERS, check_choice, check_integer
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.errors import ParameterError
-from fedkmeans.flower.transport import Patience
+from fedkmeans.flower.transport import WaitPolicy
 
-_PATIENCE = tuple(part.name for part in fields(Patience))
+_PATIENCE = tuple(part.name for part in fields(WaitPolicy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RunSettings:
     algorithm: str = "last-word"
     seed: int = 0
     tuning: Mapping[str, Any] = field(default_factory=dict)
-    waiting: Patience = field(default_factory=Patience)
+    waiting: WaitPolicy = field(default_factory=WaitPolicy)
     folder: str = ""
     min_sites: int = 1
 
@@ -95,7 +95,7 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
         algorithm=str(named.get("algorithm", "last-word")),
         seed=named.get("seed", 0),
         tuning=tuning,
-        waiting=Patience(**waiting),
+        waiting=WaitPolicy(**waiting),
         folder=str(named.get("folder", "")),
         min_sites=named.get("min_sites", 1),
     )

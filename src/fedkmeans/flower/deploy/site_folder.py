@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from fedkmeans._utils.atomic_io import atomic_path
-from fedkmeans.client.delta_state import Spoken
+from fedkmeans.client.delta_state import DeltaState
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, WireError
 from fedkmeans.kernels import AUTO
@@ -28,19 +28,19 @@ from fedkmeans.protocol.field_types import register
 
 log = logging.getLogger(__name__)
 
-ROWS_FILE, ABOUT_FILE, SPOKEN_FILE = "rows.npy", "site.json", "spoken.bin"
+ROWS_FILE, ABOUT_FILE, DELTA_FILE = "rows.npy", "site.json", "deltas.bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class KeptDelta:
     """What a site has said towards one total of one run, as it is written to disk."""
 
     run: str
     total: str
-    spoken: Spoken
+    state: DeltaState
 
 
-register(Said)
+register(KeptDelta)
 
 
 def prepare(folder: Path, site: Site) -> None:
@@ -56,14 +56,14 @@ def prepare(folder: Path, site: Site) -> None:
     if isinstance(site.X, SparseRows) or site.sample_weight is not None:
         raise DataError(f"Client {site.name!r}: only tables without weights can be kept for a federation.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / SPOKEN_FILE).unlink(missing_ok=True)
+    (folder / DELTA_FILE).unlink(missing_ok=True)
     with _private_path(folder / ROWS_FILE) as temporary, temporary.open("wb") as file:
         np.save(file, np.ascontiguousarray(site.X), allow_pickle=False)
     about = {
         "name": site.name,
         "feature_names": site.feature_names,
         "min_cluster_size": site.policy.min_cluster_size,
-        "kernel": site.shards.wanted_kernel,
+        "kernel": site.table.wanted_kernel,
     }
     with _private_path(folder / ABOUT_FILE) as temporary:
         temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -94,12 +94,12 @@ def open_site(folder: Path) -> Site:
 def keep(folder: Path, site: Site) -> None:
     """Write what a site has said, whole or not at all; nothing is written if it has said nothing."""
     said = [
-        to_bytes(encode(Said(run, total, spoken)))
-        for run, totals in site.spoken.items()
-        for total, spoken in totals.items()
+        to_bytes(encode(KeptDelta(run, total, state)))
+        for run, totals in site.delta_states.items()
+        for total, state in totals.items()
     ]
     if said:
-        with _private_path(folder / SPOKEN_FILE) as temporary:
+        with _private_path(folder / DELTA_FILE) as temporary:
             temporary.write_bytes(b"".join(said))
 
 
@@ -113,14 +113,14 @@ def _private_path(path: Path) -> Iterator[Path]:
 
 def _recall(folder: Path, site: Site) -> None:
     """Let a site know what it has said. If that is damaged it knows nothing, and its next reply says so."""
-    path = folder / SPOKEN_FILE
+    path = folder / DELTA_FILE
     data = path.read_bytes() if path.exists() else b""
     try:
         while data:
             size = size_in_bytes(data[:PREFIX_SIZE])
-            said: Said = decode(from_bytes(data[:size]), Said, max_header=None)
-            site.spoken.setdefault(said.run, {})[said.total] = said.spoken
+            said: KeptDelta = decode(from_bytes(data[:size]), KeptDelta, max_header=None)
+            site.delta_states.setdefault(said.run, {})[said.total] = said.state
             data = data[size:]
     except WireError as error:
-        site.spoken.clear()
+        site.delta_states.clear()
         log.warning("%s is damaged (%s); the run will ask for all that this site has to say.", path, error)
