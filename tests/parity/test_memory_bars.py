@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
-from tests.parity.test_paper import federation_of
 
 from fedkmeans import FKM, FederatedKMeans, KFed
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.kernels.reference.kmeans import inertia_of, lloyd
 from fedkmeans.protocol.exchange import run
+from tests.parity.test_paper import federation_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_data")]
 

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
-from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Store, run_study, tasks_of
@@ -15,6 +14,7 @@ from fedkmeans.study.figures import draw, draw_curves
 from fedkmeans.study.frame import results
 from fedkmeans.study.panels import looks_of
 from fedkmeans.study.plots import INK
+from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 POOLED = ("synthetic", None, "k-means", None, [1.0, 3.0])
 TWO_NUMBERS = (

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Store, run_study, tasks_of
 from fedkmeans.study.frame import results
 from fedkmeans.study.paper_values import PAPER_TABLES
 from fedkmeans.study.tables import COLUMNS, render, summarize
+from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 FORMS = ("text", "markdown", "latex", "csv")
 POOLED = ("synthetic", None, "k-means", None, [0.07, 0.08, 0.09])

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.lossy import Lossy
-from tests.strategies import federations
 
 from fedkmeans import InProcess
 from fedkmeans.algorithms.memory import find_memory
@@ -20,6 +18,8 @@ from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
 from fedkmeans.protocol.exchange import run
 from fedkmeans.protocol.messages import SendStatistics
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, two_sum
+from tests.lossy import Lossy
+from tests.strategies import federations
 
 pytestmark = pytest.mark.slow
 

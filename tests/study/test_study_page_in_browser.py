@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from tests.report.studies import K, make_study
 
 from fedkmeans.study.page.study import write_report
+from tests.study.studies import K, make_study
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from tests.report.studies import K, make_study
 
 from fedkmeans.errors import DataError
 from fedkmeans.study.page import content, head
 from fedkmeans.study.page.pictures import ends, matched, png, strip, view_of
 from fedkmeans.study.page.study import page, script_json, write_report
+from tests.study.studies import K, make_study
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies import federations
 
 from fedkmeans.kernels.reference import lloyd
 from fedkmeans.kernels.reference.lloyd import (
@@ -16,6 +15,7 @@ from fedkmeans.kernels.reference.lloyd import (
     relocate_empty,
     squared_distances,
 )
+from tests.strategies import federations
 
 
 @given(federations(max_rows=60), st.sampled_from([np.float64, np.float32]))

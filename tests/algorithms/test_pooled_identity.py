@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from tests.strategies import federations
 
 from fedkmeans import FKM, FederatedKMeans, KFed, Site
 from fedkmeans.algorithms.server_update import target
 from fedkmeans.client.in_process import InProcess
 from fedkmeans.protocol.exchange import add_up
 from fedkmeans.protocol.messages import LocalUpdate
+from tests.strategies import federations
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 from fedkmeans import FKM, FederatedKMeans, KFed
 
 N_ROWS, N_COLUMNS = 10_000, 256
-# The fast kernel may remember something about the rows; tests/test_kernels.py bounds how much.
+# The fast kernel may remember something about the rows; tests/kernels/test_kernels.py bounds how much.
 ESTIMATORS = [
     FederatedKMeans(3, max_rounds=2, kernel="numpy"),
     KFed(3, max_iter=3, kernel="numpy"),

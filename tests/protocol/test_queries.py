@@ -27,8 +27,8 @@ from fedkmeans.protocol.messages import (
 )
 from fedkmeans.protocol.queries import check_query
 from fedkmeans.registry import ALGORITHMS, make
+from tests.protocol.test_codec import queries
 from tests.strategies import federations
-from tests.test_wire import queries
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(90, 3)) + 5 * RNG.integers(2, size=(90, 3))
