@@ -13,7 +13,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -36,6 +36,12 @@ _A_NUMBER = "f"  # stands in the header for a float, which is among the numbers
 def brief(value: Any) -> str:
     """Show what came, but not all of it if it is long; always one line."""
     return reprlib.repr(value)
+
+
+class Message:
+    """Base of all queries and replies; a field of this type may hold any of its registered subclasses."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -249,7 +255,7 @@ class Records:
 
     def holds(self, value: Any) -> bool:
         """Whether it is a record of one of the kinds."""
-        return type(value) in self.kinds
+        return isinstance(value, self.kinds) and REGISTRY.get(type(value).__name__) is type(value)
 
     def looks_right(self, data: Any) -> bool:
         """Whether it is an object, as all records are."""
@@ -269,10 +275,10 @@ class Records:
         if len(data) != 1:
             raise WireError(f"{where} should have one kind, it has {len(data)}.")
         ((name, values),) = data.items()
-        kind = REGISTRY.get(name)
+        kind: Any = REGISTRY.get(name)
         if kind is None:
             raise WireError(f"{where} is of the unknown kind {brief(name)}.")
-        if kind not in self.kinds:
+        if not issubclass(kind, self.kinds):
             wanted = " or ".join(one.__name__ for one in self.kinds)
             raise WireError(f"{where} is of the kind {name}, expected {brief_text(wanted)}.")
         codecs = fields_of(kind)
@@ -350,7 +356,7 @@ def register(kind: type, **hints: Any) -> None:
 
 
 @cache
-def fields_of(kind: type) -> dict[str, Codec]:
+def fields_of(kind: Any) -> dict[str, Codec]:
     """The codecs of a record's fields, by name and in order."""
     hints = {**typing.get_type_hints(kind), **REGISTRY.hints[kind]}
     return {name: codec_of(hint) for name, hint in hints.items()}
@@ -382,7 +388,7 @@ def codec_of(hint: Any) -> Codec:
     """
     if isinstance(hint, Codec) and not isinstance(hint, type):
         return hint
-    if isinstance(hint, type) and REGISTRY.kinds.get(hint.__name__) is hint:
+    if _is_record(hint):
         return Records((hint,))
     make = _BY_ORIGIN.get(typing.get_origin(hint))
     codec = _BY_TYPE.get(hint) if make is None else make(*typing.get_args(hint))
@@ -391,9 +397,13 @@ def codec_of(hint: Any) -> Codec:
     return codec
 
 
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and (REGISTRY.get(hint.__name__) is hint or issubclass(hint, Message))
+
+
 def _codec_of_union(options: tuple[Any, ...]) -> Codec:
     """Functions are left out, as they cannot travel; records of several kinds share a codec."""
-    kinds = tuple(one for one in options if isinstance(one, type) and is_dataclass(one))
+    kinds = tuple(one for one in options if _is_record(one))
     others = [one for one in options if one not in kinds and typing.get_origin(one) is not Callable]
     codecs = [codec_of(one) for one in others] + ([Records(kinds)] if kinds else [])
     return codecs[0] if len(codecs) == 1 else _AnyOf(tuple(codecs))
