@@ -89,7 +89,7 @@ everything = st.one_of(
     st.builds(Total, st.none() | replies, st.lists(texts, max_size=3).map(tuple), sizes),
     st.builds(DeltaState, totals(), st.none() | texts, words(), texts),
 )
-ALL_KINDS = tuple(REGISTRY.kinds.values())
+ALL_KINDS = tuple(REGISTRY.values())
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -133,7 +133,7 @@ def test_a_record_comes_back_to_the_last_bit(record):
 def test_every_query_and_reply_is_known():
     kinds = [kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, Message)]
     for kind in set(kinds) - {Query, Reply}:
-        assert REGISTRY.kinds[kind.__name__] is kind
+        assert REGISTRY[kind.__name__] is kind
         if issubclass(kind, Query):
             assert issubclass(reply_type(kind), Reply)
     assert len(kinds) > 15
@@ -351,7 +351,7 @@ def mutated(tree, data):
         if what == 0:
             del tree[key]
         elif what == 1 and isinstance(tree, dict):
-            tree[data.draw(st.sampled_from(sorted(REGISTRY.kinds)) | st.text(max_size=3))] = tree.pop(key)
+            tree[data.draw(st.sampled_from(sorted(REGISTRY)) | st.text(max_size=3))] = tree.pop(key)
         else:
             tree[key] = mutated(tree[key], data)
         return tree
