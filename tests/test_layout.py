@@ -1,4 +1,4 @@
-"""The package stays small enough to be read: few modules in the root, few layers, short files and functions."""
+"""The package stays readable: few modules in the root, few layers, short files and functions."""
 
 import ast
 import statistics
