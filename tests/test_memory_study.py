@@ -13,7 +13,7 @@ from benchmarks.memory_study.runner import carry_out, first_within, run, value_a
 
 from fedkmeans import FederatedKMeans
 from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Plan, run_rounds
+from fedkmeans.algorithms.rounds import LocalWork, RoundConfig, run_rounds
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.protocol import exchange
@@ -79,7 +79,8 @@ def test_watching_tells_where_a_tolerance_would_stop(tmp_path, cache, case):
 
 def centroids_by_round(case, find_target, rounds=40):
     seen = []
-    plan = Plan(0, 10, 1.0, 0.0, Stopping(tol=0, patience=None, max_rounds=rounds), participation="turns")
+    stopping = Stopping(tol=0, patience=None, max_rounds=rounds)
+    plan = RoundConfig(0, 10, 1.0, 0.0, stopping, participation="turns")
     conversation = run_rounds(
         State.start(case.start),
         plan,

@@ -46,9 +46,9 @@ def test_a_site_answers_a_message_without_the_heavy_libraries(tmp_path):
     code = (
         "import fedkmeans.flower.client_app, numpy as np; from pathlib import Path; "
         "from fedkmeans.flower.deploy.site_folder import open_site; "
-        "from fedkmeans.protocol.messages import LocalUpdate, SendWord; "
+        "from fedkmeans.protocol.messages import LocalUpdate, SendStatistics; "
         f"open_site(Path({str(tmp_path)!r})).answer("
-        "SendWord(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
+        "SendStatistics(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
     )
     assert loaded_after(code, ["scipy", "numba", "narwhals", "sklearn", "pandas", "pyarrow"]) == "[]"
 

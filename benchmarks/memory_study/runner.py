@@ -31,7 +31,7 @@ from benchmarks.memory_study.grid import (
 )
 from fedkmeans import FederatedKMeans, estimators
 from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Observer, Plan, run_rounds
+from fedkmeans.algorithms.rounds import LocalWork, Observer, RoundConfig, run_rounds
 from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.protocol import exchange
@@ -95,7 +95,7 @@ def carry_out(task: Task, case: Case, observe: Observer, max_rounds: int) -> str
     """Run one task and return why it ended."""
     if task.rule in EXTRAPOLATED:
         stopping = Stopping(patience=None, min_rounds=1, max_rounds=max_rounds)
-        plan = Plan(task.seed, task.n, 1.0, 0.0, stopping, participation="turns")
+        plan = RoundConfig(task.seed, task.n, 1.0, 0.0, stopping, participation="turns")
         find_target = accelerate(find_memory("server", LocalWork(max_local=1)), EXTRAPOLATED[task.rule])
         conversation = run_rounds(
             State.start(case.start), plan, case.federation.clients, find_target, observe

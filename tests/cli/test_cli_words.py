@@ -5,7 +5,7 @@ import pytest
 from fedkmeans.cli.options import TUNING
 from fedkmeans.cli.progress import _Lines
 from fedkmeans.cli.source import names
-from fedkmeans.cli.words import WEIGHTINGS, as_typed, count, exchanged, option, size, why_stopped
+from fedkmeans.cli.words import WEIGHTING_NAMES, as_typed, count, exchanged, option, size, why_stopped
 from fedkmeans.kernels.weighting import WEIGHTINGS as KNOWN
 from fedkmeans.registry import ALGORITHMS
 
@@ -62,7 +62,7 @@ def test_every_parameter_that_can_be_set_has_an_option():
         # these two have options of their own
         assert algorithm.parameters() - {"n_clusters", "random_state"} <= set(TUNING)
     assert option("n_local_clusters") == "--n-local-clusters"
-    assert set(WEIGHTINGS) <= set(KNOWN)
+    assert set(WEIGHTING_NAMES) <= set(KNOWN)
 
 
 def test_counts():

@@ -23,9 +23,8 @@ from fedkmeans.protocol.messages import (
     Score,
     SendDelta,
     SendStatistics,
-    addressed,
 )
-from fedkmeans.protocol.queries import check_query
+from fedkmeans.protocol.validation import check_query
 from fedkmeans.registry import ALGORITHMS, make
 from tests.protocol.test_codec import queries
 from tests.strategies import federations
@@ -44,7 +43,7 @@ class Checking(InProcess):
     def _check(self, query, clients):
         self.seen += (type(query),)
         for client in clients:
-            sent = addressed(query, client)
+            sent = query.for_client(client)
             check_query(decode(encode(sent), type(query)), self.sites[client].X.shape[1])
 
     def ask(self, query, clients):

@@ -25,17 +25,47 @@ from fedkmeans.kernels.reference.lloyd import distances_to_own, double_block
 from fedkmeans.kernels.sparse import SparseRows, Table
 from fedkmeans.kernels.weighting import USES_INERTIA, needs_inertia, weights_for
 from fedkmeans.protocol import messages
+from fedkmeans.protocol.declaration import Query, Reply
 from fedkmeans.protocol.exchange import Total, add_up
-from fedkmeans.protocol.messages import LocalUpdate, Query, Reply
+from fedkmeans.protocol.messages import LocalUpdate
 from fedkmeans.protocol.statistics import ClusterStatistics
 
 if TYPE_CHECKING:
     from fedkmeans.client.site import Site
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Runs for which a site keeps in mind what it said; one may begin while another is being finished.
 RUNS_KEPT = 4
+
+
+# What sites do with each type of query: from (sites, query, n_threads) to pairs of a site and its reply.
+HANDLERS: dict[type, Callable[[Sequence[Site], Any, int], list[tuple[Site, Any]]]] = {}
+
+
+def handles(kind: type[Query]) -> Callable[[F], F]:
+    """Register the function below as the handler of a query: (sites, query, n_threads) → pairs."""
+
+    def register(handler: F) -> F:
+        HANDLERS[kind] = handler
+        return handler
+
+    return register
+
+
+def handles_each(kind: type[Query]) -> Callable[[F], F]:
+    """Register the function below, (site, query) → reply, which is called for each site by itself."""
+
+    def register(handler: F) -> F:
+        def each(sites: Sequence[Site], query: Query, n_threads: int) -> list[tuple[Site, Any]]:
+            replies = in_threads(handler, [(site, query) for site in sites], n_threads)
+            return list(zip(sites, replies, strict=True))
+
+        HANDLERS[kind] = each
+        return handler
+
+    return register
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +103,27 @@ class SiteGroup:
 
 
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
-    """Let several sites answer the same query, each with what of it is addressed to it."""
+    """Let several sites answer the same query, each with the part that it needs."""
     alike = [site for site in sites if not site.overrides_answer]
     replies = answer_together(alike, query, n_threads)
     others = [site for site in sites if site.overrides_answer]
-    return replies | {site.name: site.answer(messages.addressed(query, site.name)) for site in others}
+    return replies | {site.name: site.answer(query.for_client(site.name)) for site in others}
 
 
 def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict[ClientId, Reply]:
-    """Local steps of sites that are neighbours are one call of the kernel."""
+    """Let sites answer a query by its handler; sites that share a table are one call of the kernel."""
     if isinstance(query, messages.Bundle):
         answers = [answer_together(sites, part, n_threads) for part in query.queries]
         return {
             site.name: messages.BundleReply(tuple(answer[site.name] for answer in answers)) for site in sites
         }
-    if type(query) in _LOCAL_WORK:
-        update, inertia, say = _LOCAL_WORK[type(query)]
-        return {
-            site.name: say(site, messages.addressed(query, site.name), local)
-            for site, local in _local_work(sites, update(query), inertia(query), n_threads)
-        }
-    if type(query) in _TOGETHER:
-        return {site.name: reply for site, reply in _TOGETHER[type(query)](sites, query, n_threads)}
-    answer = _ANSWERS[type(query)]
-    replies = in_threads(answer, [(site, query) for site in sites], n_threads)
-    return {site.name: reply for site, reply in zip(sites, replies, strict=True)}
+    handler = HANDLERS.get(type(query))
+    if handler is None:
+        raise FederationError(
+            f"No handler is known for the query {type(query).__name__}. Write one with the decorator "
+            "`handles` of fedkmeans.client.handlers, and load it at every site."
+        )
+    return {site.name: reply for site, reply in handler(sites, query, n_threads)}
 
 
 def total_of(panel: SiteGroup, query: Query, n_threads: int = 1) -> Total:
@@ -135,6 +161,7 @@ def _local_work(
     return _by_table(sites, work, n_threads)
 
 
+@handles(messages.LocalClusters)
 def _clusters(
     sites: Sequence[Site], query: messages.LocalClusters, n_threads: int
 ) -> list[tuple[Site, messages.CentroidSet]]:
@@ -150,6 +177,7 @@ def _clusters(
     return _by_table(sites, work, n_threads)
 
 
+@handles(messages.Score)
 def _scores(
     sites: Sequence[Site], query: messages.Score, n_threads: int
 ) -> list[tuple[Site, messages.ScoreTotals]]:
@@ -202,12 +230,31 @@ def _summary(outcome: Outcome, n_samples: Any, place: int | None = None) -> Loca
     )
 
 
-def _model(site: Site, query: LocalUpdate, local: LocalSummary) -> messages.LocalModel:
-    return messages.LocalModel(local.centroids, weights_for(query.weighting, local))
+@handles(LocalUpdate)
+def _models(sites: Sequence[Site], query: LocalUpdate, n_threads: int) -> list[tuple[Site, Any]]:
+    work = _local_work(sites, query, needs_inertia(query.weighting), n_threads)
+    return [
+        (site, messages.LocalModel(local.centroids, weights_for(query.weighting, local)))
+        for site, local in work
+    ]
 
 
-def _statistics(site: Site, query: messages.SendStatistics, local: LocalSummary) -> ClusterStatistics:
-    weight = weights_for(query.update.weighting, local)
+@handles(messages.SendStatistics)
+def _all_statistics(
+    sites: Sequence[Site], query: messages.SendStatistics, n_threads: int
+) -> list[tuple[Site, Any]]:
+    work = _local_work(sites, query.update, True, n_threads)
+    return [(site, _statistics(site, query.update, local)) for site, local in work]
+
+
+@handles(messages.SendDelta)
+def _deltas(sites: Sequence[Site], query: messages.SendDelta, n_threads: int) -> list[tuple[Site, Any]]:
+    work = _local_work(sites, query.update, True, n_threads)
+    return [(site, _delta(site, query, local)) for site, local in work]
+
+
+def _statistics(site: Site, update: LocalUpdate, local: LocalSummary) -> ClusterStatistics:
+    weight = weights_for(update.weighting, local)
     if (weight[(local.counts == 0) & (local.last_counts == 0)] > 0).any():
         raise ParameterError(
             f"Client {site.name!r}: the weighting rule gives weight to a cluster in which the client has no "
@@ -228,9 +275,9 @@ def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messag
             f"Client {site.name!r} was asked for what changed, but the query speaks only of "
             f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
         )
-    word = _statistics(site, messages.SendStatistics(query.update), local)
+    statistics = _statistics(site, query.update, local)
     totals = site.delta_states.pop(query.run, {})
-    delta, state = make_delta(totals.get(query.total), word, query.exchange, query.counted[site.name])
+    delta, state = make_delta(totals.get(query.total), statistics, query.exchange, query.counted[site.name])
     if state is not None:
         totals[query.total] = state
     site.delta_states[query.run] = totals  # at the end: the run that was silent longest comes first
@@ -239,25 +286,12 @@ def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messag
     return delta
 
 
-# Queries that begin with local steps: the steps, whether inertia is needed, and what to say of them.
-_LOCAL_WORK: dict[type, tuple[Callable[[Any], LocalUpdate], Callable[[Any], bool], Callable[..., Reply]]] = {
-    LocalUpdate: (lambda query: query, lambda query: needs_inertia(query.weighting), _model),
-    messages.SendStatistics: (lambda query: query.update, lambda query: True, _statistics),
-    messages.SendDelta: (lambda query: query.update, lambda query: True, _delta),
-}
-
-
-# Other queries that sites of one table answer together.
-_TOGETHER: dict[type, Callable[[Sequence[Site], Any, int], list[tuple[Site, Any]]]] = {
-    messages.LocalClusters: _clusters,
-    messages.Score: _scores,
-}
-
-
+@handles_each(messages.Describe)
 def _describe(site: Site, query: messages.Describe) -> messages.Description:
     return messages.Description(len(site.X), site.X.shape[1], site.feature_names, site.table.kernel_name)
 
 
+@handles_each(messages.FindBox)
 def _find_box(site: Site, query: messages.FindBox) -> messages.Box:
     # Not the outermost value, which is somebody's, but the mean of the outermost few.
     few = site.policy.min_cluster_size
@@ -283,6 +317,7 @@ def _outer_numbers(X: Table, few: int) -> Iterator[DataArray]:
         yield np.concatenate([numbers, np.zeros(n_zeros, dtype=numbers.dtype)])
 
 
+@handles_each(messages.DrawPoint)
 def _draw(site: Site, query: messages.DrawPoint) -> messages.Candidate:
     n, m = site.X.shape
     if n < site.policy.min_cluster_size:
@@ -303,10 +338,3 @@ def _draw(site: Site, query: messages.DrawPoint) -> messages.Candidate:
         to_drawn = distances_to_own(site.X, drawn, np.zeros(n, dtype=np.intp))
         rows = np.argsort(to_drawn, kind="stable")[:mean_of]
     return messages.Candidate(double_block(site.X, rows).mean(axis=0), total)
-
-
-_ANSWERS: dict[type, Callable[[Site, Any], Reply]] = {
-    messages.Describe: _describe,
-    messages.FindBox: _find_box,
-    messages.DrawPoint: _draw,
-}

@@ -17,8 +17,8 @@ from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel
 from fedkmeans.kernels.sparse import Table, as_table
+from fedkmeans.protocol.declaration import Query, Reply
 from fedkmeans.protocol.exchange import Total, some_of
-from fedkmeans.protocol.messages import Query, Reply
 
 
 class InProcess:

@@ -20,7 +20,7 @@ from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.fingerprint import checksum
 from fedkmeans.kernels.sparse import SparseRows, Table, as_table
-from fedkmeans.protocol.messages import Query, Reply
+from fedkmeans.protocol.declaration import Query, Reply
 
 
 @dataclass(frozen=True, slots=True)

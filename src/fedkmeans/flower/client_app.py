@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
@@ -15,9 +14,9 @@ from fedkmeans.errors import FederationError, FedKMeansError
 from fedkmeans.flower.deploy import site_folder
 from fedkmeans.flower.message import ACTION, read_content, write_content
 from fedkmeans.flower.simulated import simulated_site
-from fedkmeans.protocol import messages
 from fedkmeans.protocol.codec import decode, encode
-from fedkmeans.protocol.queries import check_query
+from fedkmeans.protocol.declaration import Query
+from fedkmeans.protocol.validation import check_query
 
 log = logging.getLogger(__name__)
 app = ClientApp()
@@ -26,7 +25,6 @@ app = ClientApp()
 FOLDER_KEY, PARTITION_KEY = "site-folder", "partition-id"
 FOLDER_VARIABLE = "FEDKMEANS_SITE"
 
-QUERIES: tuple[type, ...] = get_args(get_args(get_type_hints(messages.Bundle)["queries"])[0])
 # Flower's codes end well below; the reason says what matters.
 _REFUSED = 1000
 
@@ -58,7 +56,7 @@ def _answer(message: Message, context: Context) -> Message:
             f"The server takes this site for {client!r}, and it is {site.name!r}. Use the join file that was "
             "made for this site."
         )
-    query = decode(packed, QUERIES)
+    query = decode(packed, Query)
     check_query(query, site.X.shape[1])
     reply = site.answer(query)
     if folder is not None:

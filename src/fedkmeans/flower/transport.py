@@ -23,10 +23,11 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError, WireError
 from fedkmeans.flower.message import MESSAGE_TYPE, read_content, write_content
 from fedkmeans.protocol.codec import decode, encode
+from fedkmeans.protocol.declaration import Query, Reply, reply_type
 from fedkmeans.protocol.exchange import Total, add_up, new_id, some_of
 from fedkmeans.protocol.field_types import brief
-from fedkmeans.protocol.messages import Describe, Query, Reply, addressed
-from fedkmeans.protocol.replies import check_reply, expected_types
+from fedkmeans.protocol.messages import Describe
+from fedkmeans.protocol.validation import check_reply
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +237,7 @@ class Flower:
         ttl = self.patience.timeout + _SLACK_S
         messages = [
             Message(
-                write_content(encode(addressed(query, client)), exchange, "" if anonymous else client),
+                write_content(encode(query.for_client(client)), exchange, "" if anonymous else client),
                 self.nodes[client],
                 MESSAGE_TYPE,
                 ttl=ttl,
@@ -278,8 +279,8 @@ class Flower:
             raise WireError("it belongs to another exchange.")
         if name != client:
             raise WireError(f"it is signed {name[:50]!r}.")
-        query = addressed(query, client)
-        reply: Reply = decode(packed, expected_types(query))
+        query = query.for_client(client)
+        reply: Reply = decode(packed, reply_type(type(query)))
         check_reply(query, reply, self._n_features)
         return reply
 

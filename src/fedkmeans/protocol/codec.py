@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import struct
-import typing
 import zlib
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -25,7 +24,7 @@ import numpy as np
 
 from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import ParameterError, WireError
-from fedkmeans.protocol import messages, statistics
+from fedkmeans.protocol.declaration import Reply
 from fedkmeans.protocol.exchange import Total
 from fedkmeans.protocol.field_types import (
     REGISTRY,
@@ -65,33 +64,7 @@ class Packed:
     numbers: FloatArray
 
 
-# What may travel. To add a record, add it here; how follows from the types of its fields.
-for _kind in (
-    messages.LocalUpdate,
-    messages.SendStatistics,
-    messages.SendDelta,
-    messages.Score,
-    messages.Describe,
-    messages.FindBox,
-    messages.LocalClusters,
-    messages.DrawPoint,
-    messages.Bundle,
-    messages.LocalModel,
-    messages.ClusterTotals,
-    messages.StatisticsDelta,
-    messages.DeltaTotals,
-    messages.ScoreTotals,
-    messages.Description,
-    messages.Box,
-    messages.CentroidSet,
-    messages.Candidate,
-    messages.BundleReply,
-    statistics.ClusterStatistics,
-    statistics.RunningTotal,
-):
-    register(_kind)
-ANY_REPLY = typing.get_args(typing.get_type_hints(messages.BundleReply)["replies"])[0]
-register(Total, record=ANY_REPLY | None, received=Sizes())
+register(Total, record=Reply | None, received=Sizes())
 
 
 def encode(record: Any) -> Packed:

@@ -22,15 +22,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
-from fedkmeans.protocol.messages import (
-    Bundle,
-    BundleReply,
-    LocalModel,
-    Query,
-    Reply,
-    StatisticsDelta,
-    n_bytes,
-)
+from fedkmeans.protocol.declaration import Query, Reply
+from fedkmeans.protocol.messages import Bundle, BundleReply, n_bytes
 
 T = TypeVar("T")
 
@@ -110,7 +103,7 @@ class Federation(Protocol):
         """Send a query to some clients and return the replies that came.
 
         A reply to an earlier query that comes late must be dropped. A client need only be sent what
-        `records.addressed` leaves of the query for it.
+        `query.for_client(client)` returns.
         """
         ...
 
@@ -125,16 +118,10 @@ def add_up(replies: Mapping[ClientId, Reply]) -> Total:
     record: Any = None
     received: Any = 0
     for client in answered:
-        part, size = _additive(replies[client]), _size(replies[client])
-        record = part if record is None else _add(record, part)
-        received = size if client == answered[0] else _add(received, size)
+        part, size = replies[client].totals(), _size(replies[client])
+        record = part if record is None else record + part
+        received = size if client == answered[0] else _add_sizes(received, size)
     return Total(record, answered, received)
-
-
-def _additive(reply: Any) -> Any:
-    if isinstance(reply, BundleReply):
-        return BundleReply(tuple(_additive(part) for part in reply.replies))
-    return reply.totals() if isinstance(reply, LocalModel | StatisticsDelta) else reply
 
 
 def _size(reply: Any) -> Any:
@@ -143,11 +130,9 @@ def _size(reply: Any) -> Any:
     return n_bytes(reply)
 
 
-def _add(left: Any, right: Any) -> Any:
-    if isinstance(left, BundleReply):
-        return BundleReply(_add(left.replies, right.replies))
+def _add_sizes(left: Any, right: Any) -> Any:
     if isinstance(left, tuple):
-        return tuple(_add(a, b) for a, b in zip(left, right, strict=True))
+        return tuple(_add_sizes(a, b) for a, b in zip(left, right, strict=True))
     return left + right
 
 

@@ -1,8 +1,8 @@
-"""How values of each type that a record may have are written for the wire, and read with suspicion.
+"""How values of each type travel; `fedkmeans.protocol.codec` puts whole records together.
 
-A type is handled by a *codec*: `write` turns a value into JSON and puts its floats and arrays on a list
-of numbers; `read` goes the other way and raises `WireError` for anything else than `write` makes. Which
-codec a field has follows from its type annotation; `fedkmeans.protocol.codec` puts them to use.
+Each type has a *codec*. `write` turns a value into JSON and puts its floats and arrays on a list of numbers.
+`read` goes the other way and raises `WireError` for anything that `write` does not make. The codec of a
+field follows from its type annotation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -24,30 +24,36 @@ from fedkmeans.errors import ParameterError, WireError
 
 T = TypeVar("T")
 
-# Whole numbers are smaller than this, on either side of zero.
+# Whole numbers have a smaller absolute value.
 LARGEST_INTEGER = 2**64
-# Records within records; a bundle of changes has five.
+# Records within records; a bundle of deltas has five levels.
 MAX_DEPTH = 16
-# Of an array that is empty along one side, the others must still be sides of some array.
+# Largest shape, also of an array that is empty along one axis.
 _LARGEST_ARRAY, _MAX_SIDES = 2**40, 4
-_A_NUMBER = "f"  # stands in the header for a float, which is among the numbers
+_A_NUMBER = "f"  # in the header, in place of a float, which is among the numbers
 
 
 def brief(value: Any) -> str:
-    """Show what came, but not all of it if it is long; always one line."""
+    """Return a short text of one line for any value."""
     return reprlib.repr(value)
+
+
+class Message:
+    """Base of all queries and replies; a field of this type may hold any of its registered subclasses."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
 class NumberReader:
-    """The numbers of a message, taken from the front; what is taken are read-only views of shape given."""
+    """The numbers of a message, taken one after the other as read-only views."""
 
     numbers: FloatArray
     taken: int = 0
     depth: int = 0
 
     def take(self, shape: tuple[int, ...], where: str) -> FloatArray:
-        """Take the next numbers as an array; nothing is allocated for what is not there."""
+        """Take the next numbers as an array, without allocating memory."""
         size, left = math.prod(shape), len(self.numbers) - self.taken
         if size > left:
             raise WireError(f"{where} should have {size} number(s), but only {left} are left.")
@@ -64,21 +70,21 @@ class Codec(Protocol):
         ...
 
     def looks_right(self, data: Any) -> bool:
-        """Whether JSON has the outer form of this type: so much that one of several types can be chosen."""
+        """Whether JSON has the outer form of this type, by which one of several types is chosen."""
         ...
 
     def write(self, value: Any, sink: list[FloatArray]) -> Any:
-        """Return JSON for a value that the codec holds, and put its numbers, shape (n,), on the list."""
+        """Return JSON for a value of this type, and append its numbers, shape (n,), to the list."""
         ...
 
     def read(self, data: Any, source: NumberReader, where: str) -> Any:
-        """Return the value that JSON of the right form stands for, or raise."""
+        """Return the value for JSON of the right form, or raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """Text, truth values, whole numbers and None, which JSON knows; and floats, which it does not."""
+    """Text, booleans, whole numbers and None as JSON; floats among the numbers."""
 
     kind: type
 
@@ -198,7 +204,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _AnyOf:
-    """One of several types that can be told from each other by their form."""
+    """One of several types whose JSON differs in form."""
 
     options: tuple[Codec, ...]
 
@@ -218,7 +224,7 @@ class _AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A whole number, or a tuple of sizes: how many bytes the parts of a bundle have."""
+    """A number of bytes, or a tuple of sizes, one for each part of a bundle."""
 
     def holds(self, value: Any) -> bool:
         """Whether it is a number, or a tuple of what may be sizes."""
@@ -249,10 +255,10 @@ class Records:
 
     def holds(self, value: Any) -> bool:
         """Whether it is a record of one of the kinds."""
-        return type(value) in self.kinds
+        return isinstance(value, self.kinds) and REGISTRY.get(type(value).__name__) is type(value)
 
     def looks_right(self, data: Any) -> bool:
-        """Whether it is an object, as all records are."""
+        """Whether it is a JSON object."""
         return isinstance(data, dict)
 
     def write(self, value: Any, sink: list[FloatArray]) -> Any:
@@ -265,14 +271,14 @@ class Records:
         }
 
     def read(self, data: Any, source: NumberReader, where: str) -> Any:
-        """Return a record of one of the kinds, which has just the fields that it should."""
+        """Return a record of one of the kinds, with exactly its fields."""
         if len(data) != 1:
             raise WireError(f"{where} should have one kind, it has {len(data)}.")
         ((name, values),) = data.items()
-        kind = REGISTRY.get(name)
+        kind: Any = REGISTRY.get(name)
         if kind is None:
             raise WireError(f"{where} is of the unknown kind {brief(name)}.")
-        if kind not in self.kinds:
+        if not issubclass(kind, self.kinds):
             wanted = " or ".join(one.__name__ for one in self.kinds)
             raise WireError(f"{where} is of the kind {name}, expected {brief_text(wanted)}.")
         codecs = fields_of(kind)
@@ -322,47 +328,32 @@ def read(codec: Codec, data: Any, source: NumberReader, where: str) -> Any:
 _TEXT, _WHOLE = _Plain(str), _Plain(int)
 
 
-@dataclass(slots=True)
-class _Registry:
-    kinds: dict[str, type] = field(default_factory=dict)
-    hints: dict[type, Mapping[str, Any]] = field(default_factory=dict)
-
-    def get(self, name: str) -> type | None:
-        return self.kinds.get(name)
-
-
-REGISTRY = _Registry()
+# Every type that may travel, by name, and what is known of its fields beside their annotations.
+REGISTRY: dict[str, type] = {}
+_HINTS: dict[type, Mapping[str, Any]] = {}
 
 
 def register(kind: type, **hints: Any) -> None:
-    """Let records of a kind travel.
-
-    Parameters
-    ----------
-    kind : type
-        A dataclass.
-    **hints
-        Types of fields, or codecs for them, where the annotation leaves the type open.
-    """
-    if REGISTRY.kinds.setdefault(kind.__name__, kind) is not kind:
+    """Let a dataclass travel; `hints` are types or codecs of fields whose annotation leaves them open."""
+    if REGISTRY.setdefault(kind.__name__, kind) is not kind:
         raise TypeError(f"there are two kinds of record called {kind.__name__}")
-    REGISTRY.hints[kind] = hints
+    _HINTS[kind] = hints
 
 
 @cache
-def fields_of(kind: type) -> dict[str, Codec]:
+def fields_of(kind: Any) -> dict[str, Codec]:
     """The codecs of a record's fields, by name and in order."""
-    hints = {**typing.get_type_hints(kind), **REGISTRY.hints[kind]}
+    hints = {**typing.get_type_hints(kind), **_HINTS[kind]}
     return {name: codec_of(hint) for name, hint in hints.items()}
 
 
-# Types that stand for themselves. An array is recognised by the very alias that records are annotated with:
-# what the alias is made of differs between versions of Python and NumPy, and is nobody's business here.
+# Types that are not made of others. An array is recognised by the alias that annotates it: what the alias
+# is made of differs between versions of Python and NumPy.
 _BY_TYPE: dict[Any, Codec] = {
     FloatArray: _Array(),
     **{kind: _Plain(kind) for kind in (str, bool, int, float, types.NoneType)},
 }
-# Types made of others, by their origin: each makes a codec from the type's arguments, or None if it cannot.
+# Types made of others, by origin: each makes a codec from the type's arguments, or None if it cannot.
 _BY_ORIGIN: dict[Any, Callable[..., Codec | None]] = {
     types.UnionType: lambda *options: _codec_of_union(options),
     typing.Union: lambda *options: _codec_of_union(options),
@@ -373,16 +364,10 @@ _BY_ORIGIN: dict[Any, Callable[..., Codec | None]] = {
 
 
 def codec_of(hint: Any) -> Codec:
-    """Return the codec for the type of a field; a codec stands for itself.
-
-    Raises
-    ------
-    TypeError
-        There is none. It is raised when the first record of a kind is written or read, not later.
-    """
+    """Return the codec for the type of a field, or the codec itself; raise TypeError if there is none."""
     if isinstance(hint, Codec) and not isinstance(hint, type):
         return hint
-    if isinstance(hint, type) and REGISTRY.kinds.get(hint.__name__) is hint:
+    if _is_record(hint):
         return Records((hint,))
     make = _BY_ORIGIN.get(typing.get_origin(hint))
     codec = _BY_TYPE.get(hint) if make is None else make(*typing.get_args(hint))
@@ -391,9 +376,13 @@ def codec_of(hint: Any) -> Codec:
     return codec
 
 
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and (REGISTRY.get(hint.__name__) is hint or issubclass(hint, Message))
+
+
 def _codec_of_union(options: tuple[Any, ...]) -> Codec:
-    """Functions are left out, as they cannot travel; records of several kinds share a codec."""
-    kinds = tuple(one for one in options if isinstance(one, type) and is_dataclass(one))
+    """Leave functions out, because they cannot travel; records of several kinds share a codec."""
+    kinds = tuple(one for one in options if _is_record(one))
     others = [one for one in options if one not in kinds and typing.get_origin(one) is not Callable]
     codecs = [codec_of(one) for one in others] + ([Records(kinds)] if kinds else [])
     return codecs[0] if len(codecs) == 1 else _AnyOf(tuple(codecs))

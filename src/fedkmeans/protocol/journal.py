@@ -28,11 +28,11 @@ import numpy as np
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import JournalError, WireError
-from fedkmeans.protocol.codec import ANY_REPLY, Packed, decode, encode, to_bytes
+from fedkmeans.protocol.codec import Packed, decode, encode, to_bytes
+from fedkmeans.protocol.declaration import Query, Reply
 from fedkmeans.protocol.exchange import Federation, Total, new_id
 from fedkmeans.protocol.field_types import register
 from fedkmeans.protocol.journal_file import JournalFile
-from fedkmeans.protocol.messages import Query, Reply
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class Heard:
 
 for _kind in (Opening, Present, Drawn, Heard):
     register(_kind)
-register(Replies, replies=tuple[ANY_REPLY, ...])
+register(Replies, replies=tuple[Reply, ...])
 _ENTRIES = (Present, Drawn, Heard)  # all but the first
 
 

@@ -8,15 +8,19 @@ in all: a word that is taken off again leaves nothing behind.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fedkmeans._utils.typing import FloatArray
+from fedkmeans.errors import WireError
+from fedkmeans.protocol.constraints import LARGEST, Array, Real
+from fedkmeans.protocol.declaration import Reply, message
+from fedkmeans.protocol.field_types import register
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatistics:
+@message
+class ClusterStatistics(Reply):
     """What a client says about its clusters, as sums: words of clients and of rounds add up.
 
     Attributes
@@ -32,11 +36,11 @@ class ClusterStatistics:
     n_samples : float
     """
 
-    weighted_sum: FloatArray
-    weight: FloatArray
-    holders: FloatArray
-    inertia: float
-    n_samples: float
+    weighted_sum: Annotated[FloatArray, Array(("k", "m"), largest=np.inf)]
+    weight: Annotated[FloatArray, Array(("k",))]
+    holders: Annotated[FloatArray, Array(("k",))]
+    inertia: Annotated[float, Real()]
+    n_samples: Annotated[float, Real()]
 
     def __post_init__(self) -> None:
         for array in (self.weighted_sum, self.weight, self.holders):
@@ -46,6 +50,18 @@ class ClusterStatistics:
     def nothing(cls, k: int, m: int) -> ClusterStatistics:
         """Return the word of nobody."""
         return cls(np.zeros((k, m)), np.zeros(k), np.zeros(k), 0.0, 0.0)
+
+    def check_for(self, query: Any) -> None:
+        """Refuse what cannot be the statistics of one client; a difference of two may be anything."""
+        if (self.weight < 0).any():
+            raise WireError("weight has negative values.")
+        # The sums are weights times centroids, so a cluster without weight has no sum either.
+        if (np.abs(self.weighted_sum) > self.weight[:, None] * LARGEST).any():
+            raise WireError("weighted_sum is huge compared with weight, or there is no weight.")
+        if not np.array_equal(self.holders, self.weight > 0):
+            raise WireError("holders is not one where there is weight and zero elsewhere.")
+        Real(0).check("inertia", self.inertia, {})
+        Real(positive=True).check("n_samples", self.n_samples, {})
 
     def parts(self) -> tuple[Any, ...]:
         """The numbers, in the order in which they make a word."""
@@ -104,3 +120,6 @@ class RunningTotal:
     def to(self, word: ClusterStatistics) -> ClusterStatistics:
         """What must be added to arrive at `word`, rounded to double precision."""
         return word - self.high - self.low
+
+
+register(RunningTotal)

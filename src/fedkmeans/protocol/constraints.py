@@ -1,0 +1,137 @@
+"""What the fields of a message may hold, written beside their types.
+
+A field is declared as ``Annotated[type, constraint]``. The type says how the field travels, the constraint
+what is checked when it arrives. Sizes of arrays have names, such as ``"k"`` and ``"m"``: a name stands for
+the same number in a query and in its reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedkmeans.errors import WireError
+
+# A site refuses rows with larger numbers, because their squares overflow. A mean may be slightly larger.
+LARGEST = 1e150 * (1 + 1e-9)
+# What the sizes that must not be zero count; other sizes may be zero.
+_NEEDED_SIZES = {"k": "clusters", "m": "columns"}
+
+
+class Constraint(Protocol):
+    """Checks one field."""
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Raise `WireError` with one line unless the value is allowed; add new sizes to `sizes`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of finite float64 numbers.
+
+    Attributes
+    ----------
+    shape : tuple of str
+        Names of the sizes.
+    least, largest : float
+        Bounds of the numbers and of their absolute values.
+    finite : bool
+        Whether NaN and infinite numbers are refused.
+    """
+
+    shape: tuple[str, ...]
+    least: float = -np.inf
+    largest: float = LARGEST
+    finite: bool = True
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Check type, shape and numbers."""
+        if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+            raise WireError(f"{name} is no array of float64.")
+        self.note_sizes(name, value, sizes)
+        if self.finite:
+            check_numbers(name, value, self.largest)
+        if (value < self.least).any():
+            raise WireError(f"{name} has negative values.")
+
+    def note_sizes(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Compare the shape with the sizes that are known, and add those that are not."""
+        expected = [sizes.get(size) for size in self.shape]
+        fits = value.ndim == len(expected) and all(
+            wanted is None or side == wanted for side, wanted in zip(value.shape, expected, strict=True)
+        )
+        if not fits:
+            wanted = ", ".join("any" if side is None else str(side) for side in expected)
+            raise WireError(f"{name} has shape {value.shape}, expected ({wanted}).")
+        for size, side in zip(self.shape, value.shape, strict=True):
+            if side == 0 and size in _NEEDED_SIZES:
+                raise WireError(f"{name} has shape {value.shape}: there are no {_NEEDED_SIZES[size]}.")
+            sizes[size] = side
+
+
+def check_numbers(name: str, array: Any, largest: float = LARGEST) -> None:
+    """Refuse an array with NaN, infinite or huge numbers."""
+    if not np.isfinite(array).all():
+        raise WireError(f"{name} has values that are missing (NaN) or infinite.")
+    if not (np.abs(array) <= largest).all():
+        raise WireError(f"{name} has huge values, up to {np.abs(array).max():.3g}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number between two bounds, both included."""
+
+    low: int
+    high: int
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Check type and bounds."""
+        if not isinstance(value, int) or not self.low <= value <= self.high:
+            raise WireError(f"{name} is {value!r}, expected a whole number from {self.low} to {self.high}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A finite number that is at least, or if `positive` more than, `least`."""
+
+    least: float = -np.inf
+    positive: bool = False
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Check type and bounds."""
+        if not isinstance(value, float | int) or not np.isfinite(value):
+            raise WireError(f"{name} is {value!r}, which is no finite number.")
+        if value < self.least:
+            raise WireError(f"{name} is {value!r}, expected {self.least:g} or more.")
+        if self.positive and not value > 0:
+            raise WireError(f"{name} is {value!r}, expected more than 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several names."""
+
+    choices: Collection[str]
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Check that the name is known."""
+        if value not in self.choices:
+            raise WireError(f"{name} {str(value)[:50]!r} is not known here. Update fedkmeans.")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, or None or several texts, each of at most `longest` characters."""
+
+    longest: int
+
+    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
+        """Check the length."""
+        texts = (value,) if isinstance(value, str) else value or ()
+        longest = max(map(len, texts), default=0)
+        if longest > self.longest:
+            raise WireError(f"{name} has {longest} characters, more than {self.longest}.")

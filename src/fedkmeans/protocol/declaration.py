@@ -1,0 +1,88 @@
+"""How a message is declared: one dataclass says how it travels, what is checked and what answers it.
+
+>>> from typing import Annotated
+>>> from fedkmeans.protocol.constraints import Whole
+>>> @message
+... class RowCount(Reply):
+...     n_rows: Annotated[int, Whole(1, 2**53)]
+...     def __add__(self, other):
+...         return RowCount(self.n_rows + other.n_rows)
+>>> @message(reply=RowCount)
+... class CountRows(Query):
+...     pass
+>>> reply_type(CountRows).__name__
+'RowCount'
+
+What a site does with a query is a function with the decorator of `fedkmeans.client.handlers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform, overload
+
+from fedkmeans._utils.typing import ClientId
+from fedkmeans.protocol.field_types import Message, register
+
+_M = TypeVar("_M", bound=Message)
+
+_REPLY_TYPES: dict[type, type] = {}
+
+
+class Query(Message):
+    """What the server sends."""
+
+    __slots__ = ()
+
+    def for_client(self, client: ClientId) -> Query:
+        """Return the part of the query that one client needs to see."""
+        return self
+
+
+class Reply(Message):
+    """What a client sends back. Replies that add up have ``__add__``."""
+
+    __slots__ = ()
+
+    def totals(self) -> Any:
+        """Return the reply in the form that adds up."""
+        return self
+
+    def check_for(self, query: Any) -> None:
+        """Raise `WireError` if the fields do not fit each other or the query; the fields are checked."""
+
+    def __add__(self, other: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} does not add up; use Ask in place of AskTotal.")
+
+
+@overload
+def message(kind: type[_M]) -> type[_M]: ...
+@overload
+def message(*, reply: type[Reply]) -> Callable[[type[_M]], type[_M]]: ...
+@dataclass_transform(frozen_default=True)
+def message(kind: type | None = None, *, reply: type | None = None) -> Any:
+    """Turn a class into a frozen dataclass that can travel.
+
+    Parameters
+    ----------
+    kind : type
+        A subclass of `Query` or `Reply`. Annotate fields with a constraint where more than the type is
+        checked on arrival.
+    reply : type
+        Of a query: the type of its reply.
+    """
+
+    def declare(kind: type) -> type:
+        kind = dataclass(frozen=True, slots=True)(kind)
+        register(kind)
+        if reply is not None:
+            _REPLY_TYPES[kind] = reply
+        return kind
+
+    return declare if kind is None else declare(kind)
+
+
+def reply_type(kind: type[Query]) -> type[Reply]:
+    """Return the type of the reply to a kind of query."""
+    return _REPLY_TYPES[kind]
