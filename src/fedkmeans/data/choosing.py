@@ -10,9 +10,9 @@ import numpy as np
 
 from fedkmeans.data.columns import Column, numeric_dtype, type_name
 from fedkmeans.data.layout import MISSING, is_number
-from fedkmeans.data.messages import CHOOSE_COLUMNS, drop_these, listing, nearest, short, visible
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable
 from fedkmeans.data.text import find_layout, rows_of_text
+from fedkmeans.data.wording import CHOOSE_COLUMNS, drop_these, listing, nearest, short, visible
 from fedkmeans.errors import DataError
 
 # What the command line calls the columns with a role of their own.

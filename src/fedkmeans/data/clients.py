@@ -12,10 +12,10 @@ import numpy as np
 
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.columns import Mask
-from fedkmeans.data.messages import CHOOSE_COLUMNS, DROP_COLUMNS, listing, one_line
 from fedkmeans.data.partitions import by_column
 from fedkmeans.data.readers import READERS, TEXT_SUFFIXES
 from fedkmeans.data.tables import Table, read_table
+from fedkmeans.data.wording import CHOOSE_COLUMNS, DROP_COLUMNS, listing, one_line
 from fedkmeans.errors import DataError
 
 _NO_TABLES = frozenset({"readme", "notes", "note", "license", "licence", "changelog", "todo", "requirements"})

@@ -5,8 +5,8 @@ from functools import partial
 
 from fedkmeans.data.base import Dataset
 from fedkmeans.data.images import load_femnist, load_mnist
-from fedkmeans.data.messages import listing
 from fedkmeans.data.synthetic import load_digits, load_synthetic
+from fedkmeans.data.wording import listing
 from fedkmeans.errors import ParameterError
 
 DATASETS: dict[str, Callable[[], Dataset]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedkmeans._utils.typing import DataArray
-from fedkmeans.data.messages import one_line
+from fedkmeans.data.wording import one_line
 from fedkmeans.errors import DataError
 
 _UNSIGNED_BYTE = 0x08

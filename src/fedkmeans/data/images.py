@@ -10,7 +10,7 @@ from sklearn import datasets as sk_datasets
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
 from fedkmeans.data.idx import find_idx, read_idx
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError, ParameterError
 
 _N_TRAIN = 60_000

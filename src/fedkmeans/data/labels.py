@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.columns import Mask
-from fedkmeans.data.messages import listing, one_line
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw
 from fedkmeans.data.text import as_written, find_layout, rows_of_text
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError
 
 # Leading zeros, a plus sign, and whole numbers of more digits than a double keeps.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
-from fedkmeans.data.messages import one_line, subject
+from fedkmeans.data.wording import one_line, subject
 from fedkmeans.errors import DataError
 
 # What stands for a missing value; as pyarrow compares exactly, common spellings are all here.

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.base import Dataset
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError
 
 _KEYS = ("users", "num_samples", "user_data")

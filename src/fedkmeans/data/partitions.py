@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from fedkmeans._utils.typing import DataArray, IntArray
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError, ParameterError
 
 # Beyond this all shares are equal to double precision, and the sampler itself overflows near 1e308.

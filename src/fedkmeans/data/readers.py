@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.columns import Column
 from fedkmeans.data.leaf import read_leaf
-from fedkmeans.data.messages import is_control, listing, one_line, subject
 from fedkmeans.data.text import read_text
+from fedkmeans.data.wording import is_control, listing, one_line, subject
 from fedkmeans.errors import DataError
 
 _NUMPY_MARKS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty archive

@@ -10,8 +10,8 @@ import numpy as np
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.choosing import Roles, choose, refuse_non_numeric, special_column
 from fedkmeans.data.columns import Column, Mask, fill, label_values, missing_mask, numeric_dtype
-from fedkmeans.data.messages import DROP_COLUMNS, DROP_ROWS, count, drop_these, listing, subject
 from fedkmeans.data.readers import RawTable, read_raw
+from fedkmeans.data.wording import DROP_COLUMNS, DROP_ROWS, count, drop_these, listing, subject
 from fedkmeans.errors import DataError, ParameterError
 
 MISSING_RULES = ("error", "drop_rows")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from fedkmeans.data.layout import MISSING, Layout, find_layout
-from fedkmeans.data.messages import count, one_line, subject
+from fedkmeans.data.wording import count, one_line, subject
 from fedkmeans.errors import DataError
 
 __all__ = ["MISSING", "Layout", "as_written", "find_layout", "read_text", "rows_of_text"]
