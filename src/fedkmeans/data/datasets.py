@@ -1,4 +1,4 @@
-"""The data sets by name."""
+"""Data sets by name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ DATASETS: dict[str, Callable[[], Dataset]] = {
 
 
 def load_dataset(name: str) -> Dataset:
-    """Load the data set called `name`, a key of `DATASETS`."""
+    """Load the data set `name`, a key of `DATASETS`."""
     if name not in DATASETS:
         raise ParameterError(f"unknown data set {name!r}; choose one of {listing(DATASETS)}")
     return DATASETS[name]()
