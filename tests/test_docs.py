@@ -15,6 +15,9 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WIDTH = 100
+# What may be wider: tables, HTML, and lines that hold nothing but one link.
+WIDE = re.compile(r"\s*([|<]|[-*:]?\s*!?\[[^\]]*\]\([^)]*\)\W*$|[-*:]?\s*<?https?:\S+$)")
 
 
 def blocks(page, language):
@@ -113,8 +116,37 @@ def test_the_readmes_commands_on_the_hospital_files(tmp_path, real_data):
 
 
 def test_links_and_pictures_between_documents_exist():
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     for page in pages:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def prose(text):
+    """Lines of text with their numbers, without code and without what may be wide."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and not WIDE.match(line):
+            yield number, line
+
+
+def test_prose_is_told_from_the_rest():
+    long = "word " * 30
+    wide = [f"| {long} |", f"<p>{long}", f"- [{long}](page.md).", f"https://{'a' * 100}"]
+    text = "\n".join(["# Title", long, "```", long, "```", *wide])
+    assert [number for number, line in prose(text) if len(line) > WIDTH] == [2]
+
+
+def test_lines_of_prose_are_short():
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    # Results are written by studies.
+    pages = [page for page in pages if "results" not in page.parts and page.name != "architecture.md"]
+    too_long = [
+        f"{page.relative_to(ROOT)}:{number}: {len(line)} characters"
+        for page in pages
+        for number, line in prose(page.read_text(encoding="utf-8"))
+        if len(line) > WIDTH
+    ]
+    assert not too_long, "\n".join(too_long)

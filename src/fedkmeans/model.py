@@ -18,7 +18,7 @@ from safetensors.numpy import save as to_safetensors
 from fedkmeans import model_card
 from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import ModelError
 from fedkmeans.kernels.reference.lloyd import assign, squared_distances
 from fedkmeans.kernels.sparse import SparseRows, Table, as_table

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import ModelError
 from fedkmeans.registry import ALGORITHMS
 

@@ -24,7 +24,7 @@ def test_a_folder_gives_its_data_files_in_order(write, tmp_path):
 
 def test_a_folder_without_data_files(write, tmp_path):
     write("notes.md", "not data")
-    with pytest.raises(DataError, match=r"holds no data file; put one file a client.*'\.csv'"):
+    with pytest.raises(DataError, match=r"holds no data file; put one file per client.*'\.csv'"):
         read_clients([tmp_path])
 
 

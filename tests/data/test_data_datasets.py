@@ -171,7 +171,7 @@ def test_femnist_without_files_says_how_to_make_it(home):
     [
         ({"y": None, "client": None}, "lacks the arrays 'y', 'client'"),
         ({"X": np.zeros((2, 784))}, "does not hold one 784-pixel image"),
-        ({"client": np.zeros(3, np.uint8)}, "does not hold one 784-pixel image a label and client"),
+        ({"client": np.zeros(3, np.uint8)}, "does not hold one 784-pixel image per label and client"),
         ({"client": np.array([0, 2], np.uint8)}, "'client' must number the clients 0, 1"),
         ({"X": np.array([None, "a"], dtype=object)}, "cannot be read.*allow_pickle"),
     ],

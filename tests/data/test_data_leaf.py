@@ -53,7 +53,7 @@ def test_a_folder_of_leaf_files_numbers_users_through(write, tmp_path):
         (with_user("bob", x=[[0, None]]), "user 'bob': 'x' must hold rows of numbers"),
         (with_user("bob", x=[], y=[]), "user 'bob': 'x' must hold rows of numbers"),
         (with_user("bob", x=[[0, float("nan")]]), "user 'bob': 'x' holds NaN or infinite"),
-        (with_user("bob", x=[[0, 0, 0]]), "user 'bob': 'x' has 3 values a row where user 'ann' has 2"),
+        (with_user("bob", x=[[0, 0, 0]]), "user 'bob': 'x' has 3 values per row where user 'ann' has 2"),
         (with_user("bob", y=[1, 2]), "user 'bob': 'x' has 1 rows, 'y' 2 and 'num_samples' says 1"),
         (with_user("bob", y=["a"]), "user 'bob': 'y' must hold numbers"),
         (with_user("bob", y=[0.5]), "user 'bob': 'y' must hold whole numbers"),
@@ -94,7 +94,7 @@ def test_files_of_a_folder_must_fit_together(write, tmp_path):
         load_leaf(tmp_path)
     other = {"users": ["cy"], "num_samples": [1], "user_data": {"cy": {"x": [[9]], "y": [0]}}}
     write("b.json", json.dumps(other))
-    with pytest.raises(DataError, match=r"b\.json' has 1 values a row where .*a\.json' has 2"):
+    with pytest.raises(DataError, match=r"b\.json' has 1 values per row where .*a\.json' has 2"):
         load_leaf(tmp_path)
 
 

@@ -200,7 +200,7 @@ def test_by_column_refuses_rows_without_client(values):
 
 @pytest.mark.parametrize("values", [[], [[1, 2]]])
 def test_by_column_refuses_what_is_no_column(values):
-    with pytest.raises(DataError, match="one value a row"):
+    with pytest.raises(DataError, match="one value per row"):
         by_column(values)
 
 
@@ -237,5 +237,5 @@ def test_partitioners_by_label_need_fitting_labels(name):
         partition(name, X, None, 2, rng(), **OPTIONS[name])
     with pytest.raises(DataError, match="y has 3 labels and X has 4 rows"):
         partition(name, X, np.zeros(3), 2, rng(), **OPTIONS[name])
-    with pytest.raises(DataError, match="one label a row"):
+    with pytest.raises(DataError, match="one label per row"):
         partition(name, X, np.zeros((4, 2)), 2, rng(), **OPTIONS[name])

@@ -31,7 +31,7 @@ from fedkmeans.client.in_process import InProcess
 from fedkmeans.client.shared_table import common_table
 from fedkmeans.client.site import Site
 from fedkmeans.data import read_table
-from fedkmeans.data.messages import listing
+from fedkmeans.data.wording import listing
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.preparation import Stopwatch

@@ -16,10 +16,10 @@ from fedkmeans.cli import console
 from fedkmeans.cli.source import BuiltIn, Source, names
 from fedkmeans.data import PARTITIONERS, ClientTable, Dataset, load_dataset, partition, read_clients
 from fedkmeans.data.clients import data_files
-from fedkmeans.data.messages import listing
 from fedkmeans.data.readers import TEXT_SUFFIXES, read_raw
 from fedkmeans.data.tables import Table
 from fedkmeans.data.text import find_layout
+from fedkmeans.data.wording import listing
 from fedkmeans.errors import ModelError, ParameterError
 from fedkmeans.model import Model
 

@@ -1,4 +1,4 @@
-"""Data in and out: data sets, tables of clients, and ways to deal one data set out to clients."""
+"""Data sets, tables of clients, and partitions of one data set among clients."""
 
 from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
 from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home

@@ -1,4 +1,4 @@
-"""What every data set is, and where real data is found."""
+"""The class of data sets, and the folder with real data."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ DATA_VARIABLE = "FEDKMEANS_DATA"
 
 @dataclass(frozen=True)
 class Dataset:
-    """A labelled data set, perhaps already dealt out to clients.
+    """A labelled data set, possibly with its clients.
 
     Attributes
     ----------
@@ -21,12 +21,12 @@ class Dataset:
     y : ndarray of shape (n_samples,)
         True labels, 0 upwards.
     clients : ndarray of shape (n_samples,) or None
-        Client number of each row, when the data comes divided.
+        Client number of each row, if the data has its own clients.
     feature_names : tuple of str, or None
     source : str
         Where the data comes from.
     client_names : tuple of str, or None
-        Name of each client number, when the clients have names.
+        Name of each client number, if the clients have names.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Dataset:
 
 
 def data_home() -> Path | None:
-    """Return the folder that the environment variable ``FEDKMEANS_DATA`` names, or None when unset."""
+    """Return the folder in the environment variable ``FEDKMEANS_DATA``, or None if it is not set."""
     value = os.environ.get(DATA_VARIABLE)
     if not value:
         return None

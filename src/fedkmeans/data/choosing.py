@@ -10,12 +10,12 @@ import numpy as np
 
 from fedkmeans.data.columns import Column, numeric_dtype, type_name
 from fedkmeans.data.layout import MISSING, is_number
-from fedkmeans.data.messages import CHOOSE_COLUMNS, drop_these, listing, nearest, short, visible
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable
 from fedkmeans.data.text import find_layout, rows_of_text
+from fedkmeans.data.wording import CHOOSE_COLUMNS, drop_these, listing, nearest, short, visible
 from fedkmeans.errors import DataError
 
-# What the command line calls the columns with a role of their own.
+# Options of the command line for columns with a special role.
 _OPTIONS = {"label": "--label", "client": "--client-column"}
 
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+(e[+-]?\d+)?", re.IGNORECASE)
@@ -25,7 +25,7 @@ _EITHER = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 @dataclass(frozen=True)
 class Roles:
-    """What the caller says of the columns; `fixed` when a model needs them as they are."""
+    """Roles of columns as the caller gives them; `fixed` if a model determines the columns."""
 
     columns: Sequence[str] | None
     drop: Sequence[str]
@@ -37,7 +37,7 @@ class Roles:
 def special_column(
     who: str, by_name: dict[str, Column], name: str | None, own: Column | None, own_name: str, role: str
 ) -> Column | None:
-    """Find the label or client column: the one called `name`, or what the format keeps apart."""
+    """Find the label or client column: the column `name`, or the one that the format stores separately."""
     if name is None or (own is not None and name == own_name):
         return own
     if name not in by_name:
@@ -49,7 +49,7 @@ def special_column(
 
 
 def choose(who: str, known: tuple[str, ...], roles: Roles) -> tuple[str, ...]:
-    """Return the names of the features, in their order."""
+    """Return the names of the features in order."""
     there = set(known)
     for argument, wanted in (("columns", roles.columns or ()), ("drop", roles.drop)):
         for name in wanted:
@@ -94,7 +94,7 @@ def _refuse_two_roles(who: str, names: tuple[str, ...], roles: Roles) -> None:
 
 
 def refuse_non_numeric(path: Path, who: str, raw: RawTable, names: tuple[str, ...], roles: Roles) -> None:
-    """Refuse features that are not numbers: name them all, show the first value, guess what it is."""
+    """Refuse features that are not numeric; the message names all of them and shows the first value."""
     by_name = dict(zip(raw.names, raw.columns, strict=True))
     bad = [name for name in names if numeric_dtype(by_name[name]) is None]
     if not bad:
@@ -118,7 +118,7 @@ def refuse_non_numeric(path: Path, who: str, raw: RawTable, names: tuple[str, ..
 
 
 def _values(path: Path, raw: RawTable, name: str) -> Iterator[tuple[str, object, list[str]]]:
-    """Give where each value of a column stands, the value, and where the file is text its whole row."""
+    """Yield the place of each value of a column, the value and, for text files, the complete row."""
     position = raw.names.index(name)
     if path.suffix.lower() in TEXT_SUFFIXES:
         for line, row in rows_of_text(path, find_layout(path, header=raw.is_named)):
@@ -135,7 +135,7 @@ def _scalars(column: Column) -> Iterator[object]:
 
 
 def _guess(text: str, name: str, row: list[str], names: tuple[str, ...]) -> str | None:
-    """Say what a text that is no number may be meant for, with the remedy; None when nothing is likely."""
+    """Suggest what a non-numeric text may be, with the remedy; None if there is no suggestion."""
     if text == name and [" ".join(field.split()) for field in row[: len(names)]] == list(names):
         return "that line repeats the header (files joined together?), remove it"
     if _EITHER.fullmatch(text):

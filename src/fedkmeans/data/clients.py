@@ -1,4 +1,4 @@
-"""The tables of several clients: one file a client, folders of files, or one file with a client column."""
+"""Tables of several clients: one file per client, folders of files, or one file with a client column."""
 
 import hashlib
 import os
@@ -12,10 +12,10 @@ import numpy as np
 
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.columns import Mask
-from fedkmeans.data.messages import CHOOSE_COLUMNS, DROP_COLUMNS, listing, one_line
 from fedkmeans.data.partitions import by_column
 from fedkmeans.data.readers import READERS, TEXT_SUFFIXES
 from fedkmeans.data.tables import Table, read_table
+from fedkmeans.data.wording import CHOOSE_COLUMNS, DROP_COLUMNS, listing, one_line
 from fedkmeans.errors import DataError
 
 _NO_TABLES = frozenset({"readme", "notes", "note", "license", "licence", "changelog", "todo", "requirements"})
@@ -29,7 +29,7 @@ class ClientTable:
     Attributes
     ----------
     name : str
-        Unique among the clients that were read together.
+        Unique among all clients of one call.
     path : pathlib.Path
         The file that the rows come from; several clients may share it.
     feature_names : tuple of str
@@ -37,10 +37,10 @@ class ClientTable:
     X : ndarray of shape (n_rows, n_features)
     labels : ndarray of shape (n_rows,) or None
     rows : ndarray of shape (n_rows,)
-        Where each row stands in the file; the first row after the header is 0.
+        Position of each row in the file; the first row after the header is 0.
     n_rows_in_file : int
     n_dropped : int
-        Rows of this client that were left out because a value is missing.
+        Rows of this client that were dropped because a value is missing.
     is_named : bool
         Whether the names come from the file; the same for all clients.
     """
@@ -67,15 +67,15 @@ def read_clients(
     header: bool | None = None,
     fixed_columns: bool = False,
 ) -> list[ClientTable]:
-    """Read the tables of all clients, and check that they fit together.
+    """Read the tables of all clients and check that they are compatible.
 
-    A file is one client, called after the file (with as many folders before it as make the name
-    unique). A folder stands for all data files in it, in order of their names. A file with a client
-    column, LEAF's users, or an ``.npz`` with ``client``, is divided into its clients.
+    A file is one client, named after the file (with parent folders if this is needed to make the name
+    unique). A folder means all data files in it, sorted by name. A file with a client column, with
+    LEAF's users, or an ``.npz`` with ``client``, is divided into its clients.
 
-    All clients must have the same columns; where the order differs, it becomes the first client's.
-    Files without column names must have the same number of columns, and are taken in their order; they
-    cannot be read together with files that have names.
+    All clients must have the same columns, and get the column order of the first client. Files without
+    column names must have the same number of columns. They cannot be combined with files that have
+    names.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def read_clients(
     Raises
     ------
     DataError
-        A file cannot be used, is given twice, or does not fit the others; names them and the remedy.
+        A file cannot be used, is given twice, or is not compatible with the others.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = data_files(given)
@@ -119,7 +119,7 @@ def read_clients(
 def labels_by_file(
     clients: Sequence[ClientTable], labels: Sequence[DataArray]
 ) -> dict[Path, tuple[DataArray, Mask]]:
-    """Put the labels found for each client back in the order of the files, for `write_labels`.
+    """Return the labels of all clients in the order of the files, for `write_labels`.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
 
 
 def data_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Replace folders by the data files in them, in order of their names."""
+    """Replace folders by the data files in them, sorted by name."""
     return [file for path in paths for file in _files(Path(path))]
 
 
@@ -186,7 +186,7 @@ def _files(path: Path) -> list[Path]:
             "name these instead"
         )
     raise DataError(
-        f"folder {str(path)!r} holds no data file; put one file a client in it, of the formats "
+        f"folder {str(path)!r} holds no data file; put one file per client in it, of the formats "
         f"{listing(READERS, len(READERS))}"
     )
 
@@ -200,7 +200,7 @@ def _data_files_among(entries: Iterable[Path]) -> list[Path]:
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Ask for the kind of a file; what may not be looked at is none, and is refused when it is read."""
+    """Check the kind of a file; False if it is not accessible, which is an error later, on reading."""
     try:
         return kind(path)
     except OSError:
@@ -208,7 +208,7 @@ def _is(kind: Callable[[Path], bool], path: Path) -> bool:
 
 
 def _stray_file(failed: Path, files: list[Path]) -> str | None:
-    """Say how to deal with a file that is no client's table: called as notes are, or unlike all others."""
+    """Return the remedy for a file that is probably no table: named like notes, or unlike all others."""
     suffixes = Counter(file.suffix.lower() for file in files)
     read = files[: files.index(failed) + 1]
     for file in (failed, *read):
@@ -223,13 +223,13 @@ def _refuse_repeats(files: list[Path]) -> None:
     seen: dict[Path, Path] = {}
     sizes: dict[int, list[Path]] = defaultdict(list)
     for file in files:
-        # realpath, as Path.resolve raises for links that go in a circle.
+        # Path.resolve raises for circular links; realpath does not.
         same = seen.setdefault(Path(os.path.realpath(file)), file)
         if same is not file:
             raise DataError(f"file {str(file)!r} is given twice (also as {str(same)!r}); name each file once")
         if _is(Path.is_file, file):
             sizes[file.stat().st_size].append(file)
-    # Only files of one size can be equal, so most files are never read for this.
+    # Only files of the same size can be equal, so most files are not read here.
     for candidates in sizes.values():
         digests: dict[str, Path] = {}
         for file in candidates if len(candidates) > 1 else ():
@@ -252,7 +252,7 @@ def _digest(path: Path) -> str:
 
 
 def _fitted(name: str, table: Table, first_name: str, first: Table, fixed: bool) -> Table:
-    """Return the table with the columns of the first client in the first client's order."""
+    """Return the table with its columns in the order of the first client."""
     ours, theirs = table.feature_names, first.feature_names
     if ours == theirs:
         return table

@@ -1,4 +1,4 @@
-"""One column of a table at a time: what type it has, what is missing in it, its values as NumPy."""
+"""Single columns of a table: their type, their missing values, and their values as NumPy arrays."""
 
 from typing import Any, TypeAlias
 
@@ -9,21 +9,21 @@ import pyarrow.compute as pc
 
 from fedkmeans._utils.typing import DataArray
 
-# A NumPy column (a view of a matrix), or a pyarrow.ChunkedArray; pyarrow has no types for mypy.
+# A NumPy column (a view of a matrix) or a pyarrow.ChunkedArray; pyarrow has no type hints.
 Column: TypeAlias = Any
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def type_name(column: Column) -> str:
-    """Name the type of a column for an error message."""
+    """Return the name of a column's type, for an error message."""
     return str(column.dtype if isinstance(column, np.ndarray) else column.type)
 
 
 def numeric_dtype(column: Column) -> np.dtype[Any] | None:
-    """Return the NumPy type that holds the column, or None when it is not one of numbers.
+    """Return the NumPy type for a numeric column, or None if the column is not numeric.
 
-    Booleans become uint8. Integers with missing values become float64, whose NaN stands for the
-    missing ones; so does a column in which all is missing.
+    Booleans become uint8. Integers with missing values become float64, with NaN for the missing ones.
+    So does a column in which all values are missing.
     """
     if isinstance(column, np.ndarray):
         own: np.dtype[Any] = np.dtype(np.uint8) if column.dtype.kind == "b" else column.dtype
@@ -39,7 +39,7 @@ def numeric_dtype(column: Column) -> np.dtype[Any] | None:
 
 
 def missing_mask(column: Column) -> Mask:
-    """Tell which rows are missing: null, or NaN where the column holds floats; shape (n_rows,)."""
+    """Return which rows are missing (null, or NaN in a column of floats), shape (n_rows,)."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind == "f":
             return np.isnan(column)
@@ -47,7 +47,7 @@ def missing_mask(column: Column) -> Mask:
     mask: Mask = np.empty(len(column), dtype=bool)
     start = 0
     for chunk in column.chunks:
-        # A null is missing in any type; NaN exists in floats alone, and pyarrow asks for it by option.
+        # Null is missing in any type. NaN exists only in floats.
         nan_too = pa.types.is_floating(chunk.type)
         mask[start : start + len(chunk)] = pc.is_null(chunk, nan_is_null=nan_too).to_numpy(
             zero_copy_only=False
@@ -74,20 +74,20 @@ def _numbers(chunk: Any) -> DataArray:
     if pa.types.is_null(chunk.type) or pa.types.is_decimal(chunk.type):
         chunk = chunk.cast(pa.float64())
     values: DataArray = chunk.to_numpy(zero_copy_only=False)
-    if values.dtype.kind == "O":  # booleans with nulls, which NumPy has no type for
+    if values.dtype.kind == "O":  # booleans with nulls, for which NumPy has no type
         values = chunk.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return values
 
 
 def label_values(column: Column) -> DataArray:
-    """Return labels or client ids, shape (n_rows,): numbers stay numbers, all else becomes text.
+    """Return labels or client ids, shape (n_rows,): numbers as numbers, everything else as text.
 
-    Missing values must have been dealt with: in a column of whole numbers they read as 0.
+    The caller handles missing values; in a column of integers they become 0.
 
     Raises
     ------
     UnicodeDecodeError
-        The column holds text that is not UTF-8.
+        The column contains text that is not UTF-8.
     """
     if isinstance(column, np.ndarray):
         return column if column.dtype.kind in "biuf" else column.astype(str)

@@ -1,12 +1,12 @@
-"""The data sets by name."""
+"""Data sets by name."""
 
 from collections.abc import Callable
 from functools import partial
 
 from fedkmeans.data.base import Dataset
 from fedkmeans.data.images import load_femnist, load_mnist
-from fedkmeans.data.messages import listing
 from fedkmeans.data.synthetic import load_digits, load_synthetic
+from fedkmeans.data.wording import listing
 from fedkmeans.errors import ParameterError
 
 DATASETS: dict[str, Callable[[], Dataset]] = {
@@ -22,7 +22,7 @@ DATASETS: dict[str, Callable[[], Dataset]] = {
 
 
 def load_dataset(name: str) -> Dataset:
-    """Load the data set called `name`, a key of `DATASETS`."""
+    """Load the data set `name`, a key of `DATASETS`."""
     if name not in DATASETS:
         raise ParameterError(f"unknown data set {name!r}; choose one of {listing(DATASETS)}")
     return DATASETS[name]()

@@ -9,32 +9,32 @@ from pathlib import Path
 import numpy as np
 
 from fedkmeans._utils.typing import DataArray
-from fedkmeans.data.messages import one_line
+from fedkmeans.data.wording import one_line
 from fedkmeans.errors import DataError
 
 _UNSIGNED_BYTE = 0x08
 
 
 def find_idx(folder: Path, stem: str) -> Path | None:
-    """Return the file called `stem`, plain or gzipped, in `folder`, or None when neither is there."""
+    """Return the file `stem` in `folder`, gzipped or plain, or None if there is none."""
     candidates = (folder / f"{stem}.gz", folder / stem)
     return next((path for path in candidates if path.is_file()), None)
 
 
 def read_idx(path: Path, n_dimensions: int) -> DataArray:
-    """Read an IDX file of unsigned bytes, and check its header against its length.
+    """Read an IDX file of unsigned bytes and check its length against its header.
 
     Parameters
     ----------
     path : pathlib.Path
-        Plain, or gzipped when the name ends in ``.gz``.
+        Gzipped if the name ends in ``.gz``, else plain.
     n_dimensions : int
         Number of dimensions that the file must have: 3 for images, 1 for labels.
 
     Returns
     -------
     ndarray of uint8
-        With the shape that the header gives; read-only.
+        With the shape from the header; read-only.
     """
     content = _read_bytes(path)
     start = 4 + 4 * n_dimensions

@@ -10,14 +10,14 @@ from sklearn import datasets as sk_datasets
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
 from fedkmeans.data.idx import find_idx, read_idx
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError, ParameterError
 
 _N_TRAIN = 60_000
 _N_ALL = 70_000
 
-# For each variant: its name, the stem of the original files, the rows to take from them, and the
-# rows of OpenML's table, whose first 60,000 are the training set.
+# For each variant: its name, the stem of the original files, the rows of these files, and the rows of
+# OpenML's table. The first 60,000 rows of that table are the training set.
 _MNIST: dict[str, tuple[str, str, slice, slice]] = {
     "first-10k": ("mnist-10k", "train", slice(0, 10_000), slice(0, 10_000)),
     "train": ("mnist", "train", slice(None), slice(0, _N_TRAIN)),
@@ -35,8 +35,8 @@ _FEMNIST: dict[str, str] = {
 def load_mnist(variant: str = "first-10k") -> Dataset:
     """Load MNIST, pixels divided by 255.
 
-    The original IDX files, plain or gzipped, are looked for in the folder ``mnist`` of
-    ``FEDKMEANS_DATA``; without them the data comes from OpenML through scikit-learn, which keeps it.
+    The original IDX files, plain or gzipped, are read from the folder ``mnist`` of ``FEDKMEANS_DATA``.
+    Without them, scikit-learn downloads the data from OpenML and caches it.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _mnist_files(folder: Path, stem: str) -> tuple[DataArray, DataArray] | None:
 def _mnist_openml(rows: slice) -> tuple[DataArray, DataArray]:
     try:
         pixels, labels = sk_datasets.fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
-    except (OSError, ValueError) as error:  # no network is an OSError; OpenML's refusals are ValueErrors
+    except (OSError, ValueError) as error:  # OSError without a network, ValueError from OpenML
         raise DataError(
             f"MNIST cannot be fetched from OpenML: {one_line(error)}; put the four IDX files in a folder "
             f"'mnist' and set {DATA_VARIABLE} to the folder above it"
@@ -96,19 +96,19 @@ def _mnist_openml(rows: slice) -> tuple[DataArray, DataArray]:
 def load_femnist(distribution: str = "iid") -> Dataset:
     """Load FEMNIST divided among clients, pixels divided by 255 (1 is white paper).
 
-    The files are looked for in the folder ``femnist`` of ``FEDKMEANS_DATA``. Whoever has none can
-    make the data with LEAF and read it with :func:`fedkmeans.data.load_leaf`.
+    The files are read from the folder ``femnist`` of ``FEDKMEANS_DATA``. Without them, generate the data
+    with LEAF and read it with :func:`fedkmeans.data.load_leaf`.
 
     Parameters
     ----------
     distribution : {"iid", "half-iid", "non-iid-part", "writers"}
-        The paper's IID and half-IID sets, the part that is at hand of its non-IID set, or LEAF's
-        division by writer.
+        The paper's IID and half-IID sets, the available part of its non-IID set, or LEAF's clients, one
+        per writer.
 
     Returns
     -------
     Dataset
-        `X` of shape (n_samples, 784) in single precision; `clients` is filled.
+        `X` of shape (n_samples, 784) in single precision; `clients` is set.
     """
     if distribution not in _FEMNIST:
         raise ParameterError(
@@ -145,7 +145,7 @@ def _checked_femnist(path: Path, arrays: dict[str, DataArray]) -> tuple[DataArra
     pixels, y, clients = arrays["X"], arrays["y"], arrays["client"].astype(np.intp)
     if pixels.dtype != np.uint8 or pixels.shape != (len(y), 784) or clients.shape != y.shape:
         raise DataError(
-            f"file {str(path)!r} does not hold one 784-pixel image a label and client; fetch it again"
+            f"file {str(path)!r} does not hold one 784-pixel image per label and client; fetch it again"
         )
     if clients.min() < 0 or not np.bincount(clients).all():
         raise DataError(f"file {str(path)!r}: array 'client' must number the clients 0, 1, …; fetch it again")
@@ -153,6 +153,6 @@ def _checked_femnist(path: Path, arrays: dict[str, DataArray]) -> tuple[DataArra
 
 
 def _unit(pixels: DataArray) -> DataArray:
-    # Dividing straight into single precision: an image set in double precision is eight times its bytes.
+    # Divide directly in single precision: double precision takes eight times the bytes of the pixels.
     scaled: DataArray = np.divide(pixels, np.float32(255), dtype=np.float32, casting="same_kind")
     return scaled

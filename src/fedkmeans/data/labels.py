@@ -1,4 +1,4 @@
-"""Write the labels that were found beside the rows that they belong to."""
+"""Write the rows of a file with their labels."""
 
 import csv
 import io
@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.columns import Mask
-from fedkmeans.data.messages import listing, one_line
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw
 from fedkmeans.data.text import as_written, find_layout, rows_of_text
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError
 
-# Leading zeros, a plus sign, and whole numbers of more digits than a double keeps.
+# Leading zeros, a plus sign, and integers with more digits than a double can hold.
 _NOT_A_MEASUREMENT = r"^(?:\+|-?0[0-9]|-?[0-9]{16,}$)"
 
 
@@ -34,11 +34,11 @@ def write_labels(
     kept: Mask | None = None,
     header: bool | None = None,
 ) -> None:
-    """Write the rows of a data file with one added column, the labels.
+    """Write the rows of a data file with the labels as an additional column.
 
-    The file appears at once and whole, or not at all. From text to text every value stays as it was
-    written; a text without a header gets the one with which it was read (x0, x1, …). From text to another
-    format, columns of numbers that would not come back as the same text (001, +5) stay text.
+    The file is written atomically. From text to text, every value keeps its spelling, and a file
+    without a header gets the names with which it was read (x0, x1, …). From text to another format,
+    columns of numbers that would not be written as the same text again (001, +5) stay text.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ def write_labels(
     labels : ndarray of shape (n_kept,)
         One label for each kept row, in the order of the file.
     out_path : str or path-like
-        ``.csv``, ``.tsv``, ``.parquet``, ``.feather``, ``.arrow``, or ``.npy`` for the labels alone.
+        ``.csv``, ``.tsv``, ``.parquet``, ``.feather``, ``.arrow``, or ``.npy`` for only the labels.
     column : str
         Name of the added column.
     kept : ndarray of bool, shape (n_rows_in_file,), optional
-        Rows that have a label, as `Table.kept`. The others get none: an empty field, a null, or -1 in
+        Rows that have a label, as in `Table.kept`. The others get an empty field, a null, or -1 in
         ``.npy``.
     header : bool, optional
-        Whether the first line of a text holds the column names, as for :func:`fedkmeans.data.read_table`.
+        Whether the first line of a text file is a header, as for :func:`fedkmeans.data.read_table`.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _all_names(raw: RawTable) -> tuple[str, ...]:
 
 
 def _apart(raw: RawTable) -> dict[str, Any]:
-    """Return what the format keeps apart from the columns, under the names it has there."""
+    """Return labels and clients that the format stores separately, under the names they have there."""
     return {
         name: values for name, values in (("y", raw.labels), ("client", raw.clients)) if values is not None
     }
@@ -116,7 +116,7 @@ def _joined(source: Path, raw: RawTable, column: str, labels: Any) -> Any:
 
 
 def _faithful(source: Path, raw: RawTable) -> list[Any]:
-    """Return the columns of a text, as text again where numbers or dates would not come back the same."""
+    """Return the columns of a text file; as text if numbers or dates would lose their spelling."""
     converted = {j: c for j, c in enumerate(raw.columns) if not _is_text(c.type)}
     columns = list(raw.columns)
     if converted:
@@ -128,13 +128,13 @@ def _faithful(source: Path, raw: RawTable) -> list[Any]:
 
 
 def _is_text(kind: Any) -> bool:
-    # Nulls have no text to lose, and binary is text that is not UTF-8.
+    # Nulls have no spelling, and binary columns are text that is not UTF-8.
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind))
 
 
 def _differs(column: Any, text: Any) -> bool:
     if pa.types.is_floating(column.type):
-        # 1.50 and 1.5 are one measurement; 01.5, +1.5 and whole numbers beyond a double are other texts.
+        # 1.50 may become 1.5. But 01.5, +1.5 and integers beyond a double must keep their spelling.
         changed = pc.match_substring_regex(text, _NOT_A_MEASUREMENT)
     else:
         changed = pc.not_equal(pc.utf8_lower(text), pc.utf8_lower(pc.cast(column, pa.string())))
@@ -149,9 +149,9 @@ def _write_text(path: Path, source: Path, raw: RawTable, column: str, labels: An
 
 
 def _copy_text(path: Path, source: Path, raw: RawTable, column: str, labels: Any, delimiter: str) -> None:
-    # Values are copied as text: written again as numbers, 1.0 would become 1, and ? would be lost.
+    # Copy values as text: as numbers, 1.0 would become 1, and ? would be lost.
     layout = find_layout(source, header=raw.is_named)
-    n_columns = len(layout.names)  # less one where each line ends with a delimiter
+    n_columns = len(layout.names)  # one less if each line ends with a delimiter
     with path.open("w", encoding="utf-8", newline="") as handle:
         out = csv.writer(handle, delimiter=delimiter, lineterminator="\n")
         out.writerow([*layout.names, column])
@@ -182,7 +182,7 @@ def _write_feather(path: Path, source: Path, raw: RawTable, column: str, labels:
 
 
 def _write_npy(path: Path, source: Path, raw: RawTable, column: str, labels: Any) -> None:
-    buffer = io.BytesIO()  # written to a file itself, NumPy does not tell why a write failed
+    buffer = io.BytesIO()  # np.save to a file does not report why a write failed
     np.save(buffer, labels.fill_null(-1).to_numpy(), allow_pickle=False)
     path.write_bytes(buffer.getvalue())
 

@@ -1,4 +1,4 @@
-"""How a text file is laid out, worked out from its first lines."""
+"""The layout of a text file, detected from its first lines."""
 
 import csv
 import io
@@ -9,16 +9,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
-from fedkmeans.data.messages import one_line, subject
+from fedkmeans.data.wording import one_line, subject
 from fedkmeans.errors import DataError
 
-# What stands for a missing value; as pyarrow compares exactly, common spellings are all here.
+# Spellings of missing values; pyarrow compares them exactly.
 MISSING = ("", "?", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "null", "NULL", "Null", "None")
 
 _DELIMITERS = (",", ";", "\t", "|")
 _LONGEST_LINE = 1 << 24
 _MOST_HEADER_LINES = 1000
-# A quotation mark opens a quoted field only where a field starts, as for csv and for pyarrow.
+# A quotation mark opens a quoted field only at the start of a field, as in csv and pyarrow.
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|]))"(?:[^"]|"")*"')
 _OPEN_QUOTE = re.compile(r'(?:^|[,;\t|])"')
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -27,20 +27,20 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text file is laid out.
+    """The layout of a text file.
 
     Attributes
     ----------
     delimiter : str
     names : tuple of str
-        From the header, or x0, x1, … when there is none.
+        From the header, or x0, x1, … if there is none.
     has_header : bool
     n_skip : int
         Records before the first row: empty lines, and the header.
     runs_of_blanks : bool
-        Whether any run of blanks separates two values, as in many old scientific files.
+        Whether any number of blanks separates two values, as in many old scientific files.
     ends_with_delimiter : bool
-        Whether a delimiter ends the header, so that there is one more column, nameless and not in `names`.
+        Whether a delimiter ends the header. The file then has one more column, without a name.
     """
 
     delimiter: str
@@ -52,32 +52,32 @@ class Layout:
 
     @property
     def n_columns(self) -> int:
-        """Values that each row of the file must have."""
+        """Number of values in each row of the file."""
         return len(self.names) + self.ends_with_delimiter
 
 
 def find_layout(path: Path, client_name: str | None = None, header: bool | None = None) -> Layout:
-    """Look at the first line of a text file that is not empty, and work out the layout from it.
+    """Detect the layout of a text file from its first line that is not empty.
 
     Parameters
     ----------
     path : pathlib.Path
     client_name : str, optional
-        Whose file it is, for error messages.
+        Name of the client, for error messages.
     header : bool, optional
-        Whether that line holds the column names. Not given, it does unless it is all numbers.
+        Whether that line is a header. By default, it is one unless all fields are numbers.
 
     Raises
     ------
     DataError
-        The file is no text, or its first line may be names as well as numbers: 0,1,2 or 2019,2020,2021.
+        The file is no text, or its first line may be a header or data: 0,1,2 or 2019,2020,2021.
     """
     who = subject(path, client_name)
     record, n_empty, has_more = _first_record(path, who)
     plain = _QUOTED.sub("", record)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(_DELIMITERS, key=plain.count)
-    # Only files that do not call themselves CSV may be separated by blanks: a CSV with one column
-    # called "blood pressure" has one column.
+    # Files with the suffix of CSV are never separated by blanks: a CSV file whose only column is
+    # "blood pressure" has one column.
     blanks = delimiter not in plain and path.suffix.lower() in (".txt", ".data") and len(record.split()) > 1
     split = (
         record.split() if blanks else next(csv.reader(io.StringIO(record, newline=""), delimiter=delimiter))
@@ -99,7 +99,7 @@ def find_layout(path: Path, client_name: str | None = None, header: bool | None 
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a text is a number as pyarrow reads one; Python's float takes 1_000 as well."""
+    """Return whether pyarrow reads a text as a number; Python's float also accepts 1_000."""
     try:
         float(text)
     except ValueError:
@@ -108,9 +108,9 @@ def is_number(text: str) -> bool:
 
 
 def _first_record(path: Path, who: str) -> tuple[str, int, bool]:
-    """Return the first record that is not empty, how many empty lines stand before it, and if more follow.
+    """Return the first record that is not empty, the number of empty lines before it, and if more follow.
 
-    The record is one line, or several where a quoted field holds line breaks.
+    The record is one line, or several if a quoted field contains line breaks.
     """
     try:
         with path.open("rb") as handle:
@@ -119,7 +119,7 @@ def _first_record(path: Path, who: str) -> tuple[str, int, bool]:
                     f"{who} is UTF-16 text, not UTF-8; save it as 'CSV UTF-8', or convert it with "
                     "iconv -f UTF-16 -t UTF-8"
                 )
-        # Whatever is not UTF-8 further down is another reader's business.
+        # Later readers report bytes further down that are not UTF-8.
         with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as lines:
             record, n_empty = _record(_bounded(lines), who)
             has_more = any(line.strip() for line in _bounded(lines))
@@ -133,7 +133,7 @@ def _first_record(path: Path, who: str) -> tuple[str, int, bool]:
 
 
 def _bounded(lines: TextIO) -> Iterator[str]:
-    # A file without line breaks, perhaps no text at all, is not read whole to look at its start.
+    # Do not read a large file without line breaks as one line.
     return iter(lambda: lines.readline(_LONGEST_LINE), "")
 
 
@@ -157,17 +157,17 @@ def _record(lines: Iterator[str], who: str) -> tuple[str, int]:
 
 
 def _all_numbers(fields: list[str]) -> bool:
-    """Whether a line is data: numbers and missing values, with at least one number."""
+    """Return whether a line is data: numbers and missing values, with at least one number."""
     values = [field for field in fields if field not in MISSING]
     return bool(values) and all(is_number(value) for value in values)
 
 
 def _may_be_names(fields: list[str]) -> bool:
-    """Whether a line of numbers may be a header: whole numbers that increase, as 0,1,2 or years do."""
+    """Return whether a line of numbers may be a header: increasing integers, such as 0,1,2 or years."""
     values = [field for field in fields if field]
     if not all(_WHOLE.fullmatch(value) for value in values):
         return False
     if len(values) < 2:
-        return values == ["0"]  # pandas' name for a single column; any other number is rather a value
+        return values == ["0"]  # pandas' name for a single column; any other number is probably a value
     numbers = [int(value) for value in values]
     return all(a < b for a, b in pairwise(numbers))

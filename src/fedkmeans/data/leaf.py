@@ -1,4 +1,4 @@
-"""The JSON files that the LEAF benchmark writes: `users`, `num_samples` and `user_data`."""
+"""JSON files of the LEAF benchmark, with the keys `users`, `num_samples` and `user_data`."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import numpy as np
 
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.data.base import Dataset
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError
 
 _KEYS = ("users", "num_samples", "user_data")
@@ -30,12 +30,12 @@ class LeafFile:
 
 
 def load_leaf(path: str | os.PathLike[str]) -> Dataset:
-    """Load what LEAF's ``preprocess.sh`` wrote: a JSON file, or a folder of them.
+    """Load the output of LEAF's ``preprocess.sh``: a JSON file, or a folder of them.
 
     Parameters
     ----------
     path : str or path-like
-        A ``.json`` file or a folder that holds some; files are taken in the order of their names.
+        A ``.json`` file, or a folder of them; files are read in the order of their names.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def load_leaf(path: str | os.PathLike[str]) -> Dataset:
     Raises
     ------
     DataError
-        A file is damaged or inconsistent, or a user is in two files; names the file and the user.
+        A file is damaged or inconsistent, or a user is in two files.
     """
     place = Path(path)
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
@@ -84,7 +84,7 @@ def read_leaf(path: Path) -> LeafFile:
     for user, (x, _) in zip(users, shards, strict=True):
         if x.shape[1] != width:
             raise DataError(
-                f"file {str(path)!r}, user {user!r}: 'x' has {x.shape[1]} values a row where user "
+                f"file {str(path)!r}, user {user!r}: 'x' has {x.shape[1]} values per row where user "
                 f"{users[0]!r} has {width}; {_REMEDY}"
             )
     return LeafFile(
@@ -101,7 +101,7 @@ def _document(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise DataError(f"file {str(path)!r} cannot be read: {one_line(error)}; check the path") from error
-    except (ValueError, RecursionError) as error:  # wrong JSON, and bytes that are no text at all
+    except (ValueError, RecursionError) as error:  # invalid JSON, or bytes that are not text
         raise DataError(
             f"file {str(path)!r} is not JSON, or truncated: {one_line(error)}; {_REMEDY}"
         ) from error
@@ -132,7 +132,7 @@ def _shard(path: Path, user: str, data: Any, count: Any) -> tuple[DataArray, Int
         raise DataError(
             f"{where}: 'x' has {len(x)} rows, 'y' {len(y)} and 'num_samples' says {count}; {_REMEDY}"
         )
-    # What does not fit shows in the result, so NumPy's warnings would only say it twice.
+    # The checks below report overflows, so NumPy's warnings are not needed.
     with np.errstate(over="ignore", invalid="ignore"):
         whole, single = y.astype(np.intp), x.astype(np.float32)
     if not np.array_equal(y, whole):
@@ -145,7 +145,7 @@ def _shard(path: Path, user: str, data: Any, count: Any) -> tuple[DataArray, Int
 def _numbers(where: str, key: str, values: Any, n_dimensions: int) -> DataArray:
     try:
         array = np.asarray(values)
-    except (ValueError, OverflowError):  # rows of different lengths, or numbers beyond any type
+    except (ValueError, OverflowError):  # rows of different lengths, or numbers too large for any type
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" or array.ndim != n_dimensions or not array.size:
         shape = {1: "numbers", 2: "rows of numbers, all of one length"}[n_dimensions]
@@ -172,6 +172,6 @@ def _check_widths(files: list[LeafFile]) -> None:
     for file in files[1:]:
         if file.X.shape[1] != first.X.shape[1]:
             raise DataError(
-                f"file {str(file.path)!r} has {file.X.shape[1]} values a row where {str(first.path)!r} has "
-                f"{first.X.shape[1]}; keep one data set a folder"
+                f"file {str(file.path)!r} has {file.X.shape[1]} values per row where {str(first.path)!r} has "
+                f"{first.X.shape[1]}; keep one data set per folder"
             )

@@ -1,8 +1,7 @@
-"""Deal the rows of one data set out to clients, alike or unlike, to study federated clustering.
+"""Partition the rows of one data set among clients, to study federated clustering.
 
-Every partitioner returns `clients`, the client number of each row, as scikit-learn's `groups` are.
-Each row belongs to exactly one client and no client is empty; the same generator state gives the
-same clients.
+Every partitioner returns `clients`, the client number of each row, like `groups` in scikit-learn. Each
+row belongs to exactly one client, and no client is empty. The same generator state gives the same clients.
 """
 
 import operator
@@ -16,22 +15,22 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from fedkmeans._utils.typing import DataArray, IntArray
-from fedkmeans.data.messages import listing, one_line
+from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import DataError, ParameterError
 
-# Beyond this all shares are equal to double precision, and the sampler itself overflows near 1e308.
+# For larger values all shares are equal in double precision, and the sampler overflows near 1e308.
 _LARGEST_ALPHA = 1e12
 
 
 def iid(n_samples: int, n_clients: int, rng: np.random.Generator) -> IntArray:
-    """Shuffle the rows and cut them into chunks whose sizes differ by at most one.
+    """Shuffle the rows and split them into chunks whose sizes differ by at most one.
 
     Parameters
     ----------
     n_samples, n_clients : int
-        Rows to deal out, and clients to deal them to; ``1 <= n_clients <= n_samples``.
+        Numbers of rows and of clients; ``1 <= n_clients <= n_samples``.
     rng : numpy.random.Generator
-        Source of the shuffle.
+        Generator for the shuffle.
 
     Returns
     -------
@@ -44,18 +43,18 @@ def iid(n_samples: int, n_clients: int, rng: np.random.Generator) -> IntArray:
 def clustered(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray:
     """Give each client one cluster: the paper's non-IID distribution.
 
-    The clusters are those of k-means with k = `n_clients`, k-means++ starts, 5 restarts and at most
-    5 steps. Where k-means leaves a cluster empty (for instance because rows repeat), that client
-    gets one row, drawn from the client that has most.
+    The clusters are those of k-means with k = `n_clients`, k-means++ initialization, 5 restarts and at
+    most 5 steps. If k-means leaves a cluster empty (for instance because rows repeat), that client gets
+    one random row of the largest client.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        The data; handed to scikit-learn as it is.
+        The data; passed to scikit-learn unchanged.
     n_clients : int
         Number of clients.
     rng : numpy.random.Generator
-        Source of the seed of k-means and of the rows for empty clients.
+        Generator for the seed of k-means and the rows for empty clients.
 
     Returns
     -------
@@ -66,11 +65,11 @@ def clustered(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArra
 
 
 def half_iid(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray:
-    """Deal a random half of the rows as :func:`iid` and the rest as :func:`clustered`.
+    """Partition a random half of the rows with :func:`iid` and the rest with :func:`clustered`.
 
-    Client i holds chunk i of the first half and cluster i of the second. With fewer than two rows a
-    client the second half has as many clusters as rows, and clients left empty get one row each from
-    the client that has most.
+    Client i gets chunk i of the first half and cluster i of the second. With fewer than two rows per
+    client, the second half has as many clusters as rows, and each empty client gets one row of the
+    largest client.
 
     Parameters
     ----------
@@ -93,11 +92,11 @@ def half_iid(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray
 
 
 def label_mix(y: DataArray, n_clients: int, p: float, rng: np.random.Generator) -> IntArray:
-    """Take a share `p` of each client's rows from one class and the others at random.
+    """Take a share `p` of each client's rows from one class, and the others at random.
 
-    Clients have equal sizes up to one row; client i prefers class ``i % n_classes``. Where a class
-    has too few rows for all the clients that prefer it, they share what there is in proportion to
-    what they asked for, and fill up at random from what all classes have left.
+    The sizes of clients differ by at most one row. Client i prefers class ``i % n_classes``. If a class
+    has too few rows for the clients that prefer it, they share its rows in proportion to their demand,
+    and get random rows of all classes instead.
 
     Parameters
     ----------
@@ -134,7 +133,7 @@ def label_mix(y: DataArray, n_clients: int, p: float, rng: np.random.Generator) 
 def dirichlet(y: DataArray, n_clients: int, alpha: float, rng: np.random.Generator) -> IntArray:
     """Split each class among the clients in proportions drawn from a Dirichlet distribution.
 
-    A client that gets no row from any class is given one, drawn from the client that has most.
+    A client that gets no row from any class gets one random row of the largest client.
 
     Parameters
     ----------
@@ -143,7 +142,7 @@ def dirichlet(y: DataArray, n_clients: int, alpha: float, rng: np.random.Generat
     n_clients : int
     alpha : float
         Concentration, above 0: small values give most of a class to few clients, large values make
-        the clients alike.
+        clients similar.
     rng : numpy.random.Generator
 
     Returns
@@ -167,19 +166,19 @@ def dirichlet(y: DataArray, n_clients: int, alpha: float, rng: np.random.Generat
 
 
 def by_column(values: DataArray | Sequence[Any]) -> tuple[IntArray, tuple[str, ...]]:
-    """Turn a column that names each row's client into client numbers, in sorted order of the names.
+    """Convert a column with the client of each row to client numbers, in sorted order of the names.
 
     Parameters
     ----------
     values : array-like of shape (n_samples,)
-        A client's name or number for each row.
+        Name or number of each row's client.
 
     Returns
     -------
     clients : ndarray of shape (n_samples,)
         Position of each row's client in `names`.
     names : tuple of str
-        The distinct values, as text.
+        The unique values, as text.
 
     Raises
     ------
@@ -188,7 +187,7 @@ def by_column(values: DataArray | Sequence[Any]) -> tuple[IntArray, tuple[str, .
     """
     column = np.asarray(values)
     if column.ndim != 1 or not len(column):
-        raise DataError(f"the client column must hold one value a row, got an array of shape {column.shape}")
+        raise DataError(f"the client column must hold one value per row, got shape {column.shape}")
     if column.dtype.kind == "O":
         absent = np.array([value is None or value != value for value in column], dtype=bool)
     else:
@@ -199,14 +198,14 @@ def by_column(values: DataArray | Sequence[Any]) -> tuple[IntArray, tuple[str, .
             f"{np.flatnonzero(absent)[0]}); fill it in or remove these rows"
         )
     if column.dtype.kind == "O":
-        column = column.astype(str)  # mixed types have no order of their own
+        column = column.astype(str)  # mixed types cannot be sorted
     names, clients = np.unique(column, return_inverse=True)
     return clients.astype(np.intp, copy=False), tuple(str(name) for name in names.tolist())
 
 
 @dataclass(frozen=True)
 class Partitioner:
-    """A partitioner in the uniform shape ``run(X, y, n_clients, rng, **options)``."""
+    """A partitioner with the common signature ``run(X, y, n_clients, rng, **options)``."""
 
     run: Callable[..., IntArray]
     options: tuple[str, ...] = ()
@@ -237,12 +236,12 @@ def partition(
     rng: np.random.Generator,
     **options: float,
 ) -> IntArray:
-    """Deal the rows of `X` out to clients by the partitioner called `name`.
+    """Partition the rows of `X` among clients.
 
     Parameters
     ----------
     name : str
-        A key of `PARTITIONERS`; underscores may stand for hyphens.
+        A key of `PARTITIONERS`; underscores may replace hyphens.
     X : ndarray of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,) or None
         True labels; needed by ``label-mix`` and ``dirichlet``.
@@ -268,7 +267,7 @@ def partition(
         if y is None:
             raise ParameterError(f"partitioner {name!r} deals rows out by their labels; give the labels y")
         if len(y) != len(X):
-            raise DataError(f"y has {len(y)} labels and X has {len(X)} rows; give one label a row")
+            raise DataError(f"y has {len(y)} labels and X has {len(X)} rows; give one label per row")
     return partitioner.run(X, y, n_clients, rng, **options)
 
 
@@ -288,7 +287,7 @@ def _checked(n_clients: int, n_samples: int) -> int:
 def _checked_labels(y: DataArray) -> DataArray:
     y = np.asarray(y)
     if y.ndim != 1:
-        raise DataError(f"y must hold one label a row, got an array of shape {y.shape}")
+        raise DataError(f"y must hold one label per row, got an array of shape {y.shape}")
     return y
 
 
@@ -304,7 +303,7 @@ def _cluster(X: DataArray, n_clusters: int, rng: np.random.Generator) -> IntArra
     seed = int(rng.integers(2**31))
     kmeans = KMeans(n_clusters=n_clusters, init="k-means++", n_init=5, max_iter=5, random_state=seed)
     with warnings.catch_warnings():
-        # Five steps are not meant to converge, and repeated rows are dealt with by _fill_empty.
+        # Five steps need not converge, and _fill_empty handles repeated rows.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             with np.errstate(over="raise"):

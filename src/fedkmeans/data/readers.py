@@ -1,4 +1,4 @@
-"""Read a data file of any known format into columns, before anything is checked or chosen."""
+"""Read the columns of a data file of any known format, without selecting or checking values."""
 
 import csv
 import stat
@@ -19,31 +19,31 @@ import pyarrow.parquet as pq
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.columns import Column
 from fedkmeans.data.leaf import read_leaf
-from fedkmeans.data.messages import is_control, listing, one_line, subject
 from fedkmeans.data.text import read_text
+from fedkmeans.data.wording import is_control, listing, one_line, subject
 from fedkmeans.errors import DataError
 
 _NUMPY_MARKS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty archive
-_OBJECTS = "Object arrays cannot be loaded"  # NumPy's words for what only a pickle could hold
+_OBJECTS = "Object arrays cannot be loaded"  # from NumPy, for arrays that need pickle
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """The columns of a file as they stand.
+    """The columns of a file, unchanged.
 
     Attributes
     ----------
     names : tuple of str
-        Column names; x0, x1, … where the file has none.
+        Column names; x0, x1, … if the file has none.
     columns : tuple of columns, each of length n_rows
         NumPy arrays or pyarrow chunked arrays.
     n_rows : int
     is_named : bool
         Whether the names come from the file.
     matrix : ndarray of shape (n_rows, n_columns) or None
-        The same values, where the file holds them as one array.
+        The same values, if the file stores them as one array.
     labels, clients : column or None
-        Kept apart from the columns by the format itself (``.npz`` and LEAF).
+        Labels and clients that the format stores separately (``.npz`` and LEAF).
     """
 
     names: tuple[str, ...]
@@ -56,20 +56,20 @@ class RawTable:
 
 
 def read_raw(path: Path, client_name: str | None = None, header: bool | None = None) -> RawTable:
-    """Read a data file by the reader for its suffix.
+    """Read a data file with the reader for its suffix.
 
     Parameters
     ----------
     path : pathlib.Path
     client_name : str, optional
-        Whose file it is, for error messages.
+        Name of the client, for error messages.
     header : bool, optional
-        Whether the first line of a text holds the column names; guessed when not given.
+        Whether the first line of a text file is a header; detected by default.
 
     Raises
     ------
     DataError
-        The file is absent, of an unknown format, damaged, or has columns without a name or of one name.
+        The file is missing, damaged or of an unknown format, or column names are missing or repeated.
     """
     who = subject(path, client_name)
     reader = READERS.get(path.suffix.lower())
@@ -109,7 +109,7 @@ def _refuse_bad_names(who: str, names: tuple[str, ...]) -> None:
             raise DataError(
                 f"{who}: column {position} has no name{guess}; name it in the file or export without it"
             )
-        if name.startswith("__index_level_"):  # what pandas calls an index without a name
+        if name.startswith("__index_level_"):  # pandas' name for an index without a name
             raise DataError(f"{who}: column {name!r} holds row numbers; save the file with index=False")
         if any(map(is_control, name)):
             raise DataError(
@@ -120,7 +120,7 @@ def _refuse_bad_names(who: str, names: tuple[str, ...]) -> None:
 
 @contextmanager
 def _damage_named(who: str) -> Iterator[None]:
-    """Turn whatever a reader of a damaged file raises into one error that names the file."""
+    """Convert any error of a reader into one error that names the file."""
     try:
         yield
     except DataError:
@@ -150,7 +150,7 @@ def _read_text(path: Path, client_name: str | None, header: bool | None) -> RawT
 
 
 def _read_parquet(path: Path, client_name: str | None, header: bool | None) -> RawTable:
-    # ParquetFile, as it reads this one file and never guesses columns from the names of folders.
+    # ParquetFile reads only this file, and does not derive columns from the names of folders.
     with pq.ParquetFile(path, memory_map=True) as file:
         return _from_arrow(file.read())
 
@@ -159,7 +159,7 @@ def _read_arrow(path: Path, client_name: str | None, header: bool | None) -> Raw
     with pa.memory_map(str(path)) as source:
         magic = source.read(6)
         source.seek(0)
-        # Arrow has two layouts and one suffix: the file starts with a mark, the stream has none.
+        # Arrow has two formats with one suffix: the file starts with a magic number, the stream does not.
         opened = pa.ipc.open_file(source) if magic == b"ARROW1" else pa.ipc.open_stream(source)
         table = opened.read_all()
         table.validate(full=True)
@@ -189,18 +189,18 @@ def _read_npz(path: Path, client_name: str | None, header: bool | None) -> RawTa
         if values.shape != matrix.shape[:1]:
             raise DataError(
                 f"{who}: array {key!r} has shape {values.shape} where 'X' has {matrix.shape[0]} rows; "
-                "save one value a row"
+                "save one value per row"
             )
     return _from_matrix(who, matrix, arrays.get("y"), arrays.get("client"))
 
 
 @contextmanager
 def _opened_numpy(path: Path, who: str) -> Iterator[Any]:
-    """Give the array or the archive in a file, and close it whatever happens."""
+    """Yield the array or the archive in a file, and close it."""
     with path.open("rb") as handle:
         start = handle.read(len(_NUMPY_MARKS[0]))
         handle.seek(0)
-        # NumPy takes any other file for a pickle, and says so though it is none.
+        # NumPy reports any other file as a pickle.
         if not start.startswith(_NUMPY_MARKS):
             raise ValueError("it does not start as NumPy's files do")
         try:

@@ -1,4 +1,4 @@
-"""Small data that needs no download: the paper's synthetic set, and scikit-learn's digits."""
+"""Small data sets that need no download: the paper's synthetic set, and scikit-learn's digits."""
 
 import random
 
@@ -11,7 +11,7 @@ _N_OUTLIERS = 100
 
 
 def load_synthetic() -> Dataset:
-    """Make the paper's synthetic set: five blobs of 2,000 points each and 100 outliers.
+    """Generate the paper's synthetic set: five blobs of 2,000 points each and 100 outliers.
 
     Returns
     -------
@@ -21,7 +21,7 @@ def load_synthetic() -> Dataset:
     blobs, labels = sk_datasets.make_blobs(
         10_000, centers=5, cluster_std=0.2, center_box=(-1, 1), random_state=18042023
     )
-    # The paper drew its outliers from Python's own generator: another one would make other data.
+    # The paper draws its outliers with Python's own generator; another one gives other data.
     generator = random.Random(1)
     outliers = np.array([[2 * generator.random() - 1 for _ in range(2)] for _ in range(_N_OUTLIERS)])
     return Dataset(

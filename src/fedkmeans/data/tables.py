@@ -1,4 +1,4 @@
-"""A data file as one numeric table, checked: what cannot be clustered is refused by name, with a remedy."""
+"""Read a data file as one numeric table; columns that cannot be clustered are refused with a remedy."""
 
 import os
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ import numpy as np
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.data.choosing import Roles, choose, refuse_non_numeric, special_column
 from fedkmeans.data.columns import Column, Mask, fill, label_values, missing_mask, numeric_dtype
-from fedkmeans.data.messages import DROP_COLUMNS, DROP_ROWS, count, drop_these, listing, subject
 from fedkmeans.data.readers import RawTable, read_raw
+from fedkmeans.data.wording import DROP_COLUMNS, DROP_ROWS, count, drop_these, listing, subject
 from fedkmeans.errors import DataError, ParameterError
 
 MISSING_RULES = ("error", "drop_rows")
@@ -25,13 +25,13 @@ class Table:
     ----------
     path : pathlib.Path
     feature_names : tuple of str
-        x0, x1, … where the file names no columns.
+        x0, x1, … if the file has no column names.
     X : ndarray of shape (n_rows, n_features)
-        Of the smallest type that holds all columns.
+        Of the smallest type for all columns.
     labels : ndarray of shape (n_rows,) or None
-        True labels: numbers, or text.
+        True labels, as numbers or text.
     file_clients : ndarray of shape (n_rows_in_file,) or None
-        Client of every row of the file, kept or dropped.
+        Client of every row of the file, including dropped rows.
     kept : ndarray of bool, shape (n_rows_in_file,)
         The rows of the file that are rows of `X`.
     is_named : bool
@@ -48,12 +48,12 @@ class Table:
 
     @property
     def clients(self) -> DataArray | None:
-        """Client of each row of `X`, shape (n_rows,), or None when the file names none."""
+        """Client of each row of `X`, shape (n_rows,), or None if the file has no clients."""
         return None if self.file_clients is None else self.file_clients[self.kept]
 
     @property
     def n_dropped(self) -> int:
-        """Rows of the file that were left out because a value is missing."""
+        """Number of rows that were dropped because a value is missing."""
         return int(len(self.kept) - self.kept.sum())
 
 
@@ -72,60 +72,59 @@ def read_table(
     """Read a data file: CSV and other delimited text, Parquet, Arrow/Feather, NumPy or LEAF JSON.
 
     Text without a header (a first line of numbers only) and NumPy arrays get the column names x0,
-    x1, …; ``?``, ``NA``, ``NaN``, ``null`` and nothing at all are missing values; so is an empty line
-    where there is one column only, while any other file may have empty lines. An ``.npz`` file holds
-    ``X`` and perhaps ``y`` (the labels) and ``client``; a LEAF file always has labels and clients.
+    x1, …. Missing values are ``?``, ``NA``, ``NaN``, ``null`` and empty fields. Empty lines are
+    skipped, except in a file with one column, where they are missing values. An ``.npz`` file contains
+    ``X`` and optionally ``y`` (the labels) and ``client``. A LEAF file always has labels and clients.
 
     Parameters
     ----------
     path : str or path-like
-        The suffix tells the format.
+        The suffix determines the format.
     columns : sequence of str, optional
-        Features, in this order; all columns but `label`, `client` and `drop` when not given.
+        Features, in this order; by default all columns except `label`, `client` and `drop`.
     drop : sequence of str
         Columns to leave out.
     label, client : str, optional
         Columns with the true labels, and with the client of each row.
     missing : {"error", "drop_rows"}
-        Refuse missing values, or leave out the rows that have one in a feature or in `label`. A row
-        whose client is missing is refused in any case: it belongs to nobody.
+        Refuse missing values, or drop rows with a missing value in a feature or in `label`. A row
+        with a missing client is always refused.
     client_name : str, optional
-        Whose file it is, for error messages.
+        Name of the client, for error messages.
     header : bool, optional
-        Whether the first line of a text holds the column names. When not given, it does unless it is
-        all numbers; a line such as 0,1,2 or 2019,2020,2021 may be either, and is then refused.
+        Whether the first line of a text file is a header. By default, it is one unless all fields are
+        numbers. A line such as 0,1,2 or 2019,2020,2021 may be either and is refused.
     fixed_columns : bool
-        Whether the columns cannot be chosen, because a model needs them as they are; error messages then
-        propose other remedies than to leave columns out.
-
-    Returns
-    -------
-    Table
+        Whether a model determines the columns; error messages then do not suggest to drop columns.
 
     Raises
     ------
     DataError
-        The file or a column cannot be used; names the file, the column and the remedy.
+        The file or a column cannot be used; the message names the file, the column and the remedy.
     """
     if missing not in MISSING_RULES:
         raise ParameterError(f"unknown rule missing={missing!r}; choose one of {listing(MISSING_RULES)}")
     path = Path(path)
     who = subject(path, client_name)
-    roles = Roles(columns, drop, label, client, fixed_columns)
     raw = read_raw(path, client_name, header)
     if not raw.n_rows:
         raise DataError(f"{who} has no rows; leave this file out, or export it again")
+    return _checked_table(path, who, raw, Roles(columns, drop, label, client, fixed_columns), missing)
+
+
+def _checked_table(path: Path, who: str, raw: RawTable, roles: Roles, missing: str) -> Table:
     by_name = dict(zip(raw.names, raw.columns, strict=True))
-    labels = special_column(who, by_name, label, raw.labels, "y", "label")
-    clients = special_column(who, by_name, client, raw.clients, "client", "client")
+    labels = special_column(who, by_name, roles.label, raw.labels, "y", "label")
+    clients = special_column(who, by_name, roles.client, raw.clients, "client", "client")
     names = choose(who, raw.names, roles)
     refuse_non_numeric(path, who, raw, names, roles)
-    checked = {name: by_name[name] for name in names} | ({} if labels is None else {label or "y": labels})
-    kept = _kept_rows(who, checked, raw.n_rows, missing, fixed_columns)
-    label_array = None if labels is None else _values(who, label or "y", labels)[kept]
-    client_array = None if clients is None else _client_values(who, client or "client", clients)
-    X = _matrix(who, raw, names, kept)
-    _refuse_infinite(who, X, names, fixed_columns)
+    label_name = roles.label or "y"
+    checked = {name: by_name[name] for name in names} | ({} if labels is None else {label_name: labels})
+    kept = _kept_rows(who, checked, raw.n_rows, missing, roles.fixed)
+    label_array = None if labels is None else _values(who, label_name, labels)[kept]
+    client_array = None if clients is None else _client_values(who, roles.client or "client", clients)
+    X = _matrix(raw, names, kept)
+    _refuse_infinite(who, X, names, roles.fixed)
     return Table(path, names, X, label_array, client_array, kept, raw.is_named)
 
 
@@ -152,7 +151,7 @@ def _kept_rows(who: str, checked: dict[str, Column], n_rows: int, missing: str, 
     return kept
 
 
-def _matrix(who: str, raw: RawTable, names: tuple[str, ...], kept: Mask) -> DataArray:
+def _matrix(raw: RawTable, names: tuple[str, ...], kept: Mask) -> DataArray:
     everything = names == raw.names and kept.all()
     by_name = dict(zip(raw.names, raw.columns, strict=True))
     columns = [by_name[name] for name in names]
@@ -160,7 +159,7 @@ def _matrix(who: str, raw: RawTable, names: tuple[str, ...], kept: Mask) -> Data
     if raw.matrix is not None and everything and raw.matrix.dtype.kind != "b":
         X = np.ascontiguousarray(raw.matrix)
     else:
-        # One array, filled a column at a time: there is never a second copy of the whole table.
+        # Fill one array column by column, to avoid a second copy of the whole table.
         dtype = np.result_type(*(dtype for dtype in dtypes if dtype is not None))
         X = np.empty((int(kept.sum()), len(names)), dtype=dtype)
         for j, column in enumerate(columns):

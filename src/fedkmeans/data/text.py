@@ -1,4 +1,4 @@
-"""Delimited text: reading it with pyarrow, or row by row as it stands."""
+"""Read delimited text, with pyarrow or row by row without conversion."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from fedkmeans.data.layout import MISSING, Layout, find_layout
-from fedkmeans.data.messages import count, one_line, subject
+from fedkmeans.data.wording import count, one_line, subject
 from fedkmeans.errors import DataError
 
 __all__ = ["MISSING", "Layout", "as_written", "find_layout", "read_text", "rows_of_text"]
@@ -21,14 +21,14 @@ _WRONG_ROW = re.compile(r"Expected \d+ columns, got \d+")
 
 
 def read_text(path: Path, client_name: str | None = None, header: bool | None = None) -> tuple[Layout, Any]:
-    """Read a text file into a pyarrow table whose columns have the types that all their values fit."""
+    """Read a text file into a pyarrow table, with a type for each column that fits all its values."""
     layout = find_layout(path, client_name, header)
     who = subject(path, client_name)
     try:
         table = _parse(path, layout)
     except (pa.ArrowException, OSError) as error:
         if _WRONG_ROW.search(str(error)):
-            # pyarrow's own message ends with the row itself, which may be a patient's: it goes no further.
+            # pyarrow's message contains the row itself, which may be confidential; do not show it.
             raise _wrong_row(path, layout, who) from None
         raise DataError(f"{who} cannot be read as text: {one_line(error)}; export it again") from error
     if not layout.ends_with_delimiter:
@@ -40,14 +40,14 @@ def read_text(path: Path, client_name: str | None = None, header: bool | None = 
 
 
 def as_written(path: Path, layout: Layout, columns: dict[int, Any]) -> dict[int, Any]:
-    """Read some columns again as text, blanks around the values removed.
+    """Read some columns again as text, without blanks around the values.
 
     Parameters
     ----------
     path : pathlib.Path
     layout : Layout
     columns : dict of int to pyarrow.ChunkedArray
-        Columns by position, as `read_text` gave them; what is null in them is null in the result.
+        Columns by position, as returned by `read_text`; values that are null there are null in the result.
     """
     names = _own_names(layout)
     wanted = [names[j] for j in columns]
@@ -61,8 +61,8 @@ def as_written(path: Path, layout: Layout, columns: dict[int, Any]) -> dict[int,
 
 
 def rows_of_text(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """Give each row as it stands, values untouched, with the number of its first line; no header."""
-    # Bytes that are no UTF-8 come out as lone surrogates, which no file takes when they are written.
+    """Yield each row without the header, as unconverted text, with the number of its first line."""
+    # Bytes that are not UTF-8 become lone surrogates, which cause an error on writing.
     with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as handle:
         numbered = _split_lines(handle) if layout.runs_of_blanks else _records(handle, layout.delimiter)
         for i, (line, row) in enumerate(numbered):
@@ -71,7 +71,7 @@ def rows_of_text(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
             if row:
                 yield line, row
             elif layout.n_columns == 1:
-                yield line, [""]  # in a file of one column an empty line is an empty value
+                yield line, [""]  # in a file with one column, an empty line is an empty value
 
 
 def _split_lines(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -89,14 +89,14 @@ def _records(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[s
 
 
 def _own_names(layout: Layout) -> list[str]:
-    """Names that are all different, whatever the header says; pyarrow finds columns by them."""
+    """Return unique names, whatever the header says; pyarrow finds columns by name."""
     return [f"x{j}" for j in range(layout.n_columns)]
 
 
 def _parse(path: Path, layout: Layout, convert: Any = None) -> Any:
     table = pa_csv.read_csv(
         _without_runs_of_blanks(path, layout.n_skip) if layout.runs_of_blanks else path,
-        # Names are given and the header skipped, so that all readers of the file agree on them.
+        # Pass the names and skip the header, so that all readers of the file use the same names.
         read_options=pa_csv.ReadOptions(
             column_names=_own_names(layout),
             skip_rows_after_names=0 if layout.runs_of_blanks else layout.n_skip,
@@ -104,7 +104,7 @@ def _parse(path: Path, layout: Layout, convert: Any = None) -> Any:
         parse_options=pa_csv.ParseOptions(
             delimiter=layout.delimiter,
             newlines_in_values=True,
-            # In a file of one column an empty line is a row whose value is missing.
+            # In a file with one column, an empty line is a row with a missing value.
             ignore_empty_lines=layout.n_columns > 1,
         ),
         convert_options=convert or pa_csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
@@ -115,7 +115,7 @@ def _parse(path: Path, layout: Layout, convert: Any = None) -> Any:
 
 
 def _wrong_row(path: Path, layout: Layout, who: str) -> DataError:
-    """Say which line has a wrong number of values; the file is read again, as pyarrow counts rows only."""
+    """Return an error with the line that has a wrong number of values; pyarrow reports only the row."""
     expected = layout.n_columns
     columns = f"{count(expected, 'column')} {'is' if expected == 1 else 'are'} expected"
     remedy = "correct that line, or export the file again"

@@ -20,7 +20,7 @@ from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.algorithms.state import State
 from fedkmeans.client.in_process import InProcess
 from fedkmeans.data import atomic_path, load_synthetic, partition
-from fedkmeans.data.messages import one_line
+from fedkmeans.data.wording import one_line
 from fedkmeans.errors import DataError
 from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
