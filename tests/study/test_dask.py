@@ -130,7 +130,7 @@ def test_a_worker_that_is_lost_is_told(plan, tmp_path, on_dask):
     """Through joblib's own backend the study would wait for ever."""
     (tmp_path / "what.txt").write_text("import os; os._exit(3)")
     with pytest.raises(
-        StudyError, match=r"mine, 2 clients per round, run \d: worker processes died .* memory"
+        StudyError, match=r"mine, 2 clients per round, run \d: worker processes died, .* memory"
     ):
         run_study(plan, tasks_of(plan), Store(tmp_path / "store"))
 

@@ -302,7 +302,7 @@ def test_what_was_finished_before_the_error_is_kept(plan, store, monkeypatch):
 
 def test_workers_that_die_are_told(failing, store, tmp_path):
     (tmp_path / "what.txt").write_text("import os; os._exit(3)")
-    with pytest.raises(StudyError, match=r"worker processes died .* memory; finished runs are kept"):
+    with pytest.raises(StudyError, match=r"worker processes died, .* memory; finished runs are kept"):
         run_study(failing, tasks_of(failing), store, n_jobs=2)
     (tmp_path / "what.txt").write_text("")
     run_study(failing, tasks_of(failing), store)
