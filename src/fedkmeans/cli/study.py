@@ -1,4 +1,4 @@
-"""``fedkmeans study``: running a plan, and showing what came of it."""
+"""``fedkmeans study``: run a plan, and show its results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fedkmeans.cli.words import count
 from fedkmeans.data import atomic_path
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Plan, Progress, Store, key_of, load_plan, run_study, tasks_of, wanted
-from fedkmeans.study.frame import results
+from fedkmeans.study.results import REFERENCE_METRICS, load_results
 
 _STORES = Path("fedkmeans-studies")
-# Until a cluster answers.
+# How long to wait for a cluster.
 _CLUSTER_S = 10
-# Where there is no terminal, a line every so often.
+# Without a terminal, seconds between two lines.
 _GAP_S = 30.0
 
 
@@ -37,7 +37,7 @@ def _open(plan: Path, store: Path | None) -> tuple[Plan, Store]:
 
 def _results(plan: Path, store: Path | None) -> tuple[Plan, Store, pd.DataFrame]:
     loaded, kept = _open(plan, store)
-    return loaded, kept, results(loaded, kept)
+    return loaded, kept, load_results(loaded, kept)
 
 
 # --- running -----------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def run_plan(
     scheduler: str | None,
     quiet: bool,
 ) -> None:
-    """Carry out what is not done, telling how far it is."""
+    """Carry out the runs that are not done, with a progress display."""
     loaded, kept = _open(plan, store)
     if n_jobs == 0:  # joblib would raise an error of its own
         raise ParameterError("--n-jobs must be at least 1, or -1 for one a core; got 0")
@@ -64,7 +64,7 @@ def run_plan(
         console.err().print(line, style="dim", markup=False, soft_wrap=True)
     started, noted = time.monotonic(), list[str]()
     try:
-        with _cluster(scheduler), _watch(loaded.name, done, len(tasks), quiet) as show:
+        with _cluster(scheduler), watch_runs(loaded.name, quiet or done == len(tasks)) as show:
 
             def report(progress: Progress) -> None:
                 noted.extend(progress.record.facts.get("notes", [])[:1])
@@ -76,12 +76,12 @@ def run_plan(
     except KeyboardInterrupt as stop:
         done = _count_done(loaded, kept, tasks)
         console.interrupted(
-            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command goes on from there."
+            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command continues them."
         )
         raise typer.Exit(exit_code(stop)) from None
     took = duration(time.monotonic() - started)
     if noted:
-        console.note(f"{count(len(noted), 'run')} gave reason for a note, the first: {noted[0]}")
+        console.note(f"{count(len(noted), 'run')} gave a warning, the first: {noted[0]}")
     if quiet:
         return
     if n_done:
@@ -106,7 +106,7 @@ def _count_done(plan: Plan, store: Store, tasks: Sequence[Any]) -> int:
 
 @contextmanager
 def _cluster(scheduler: str | None) -> Iterator[None]:
-    """Let joblib send its work to a Dask cluster, if there is one."""
+    """Let joblib use a Dask cluster, if there is one."""
     if scheduler is None:
         yield
         return
@@ -133,7 +133,7 @@ def _cluster(scheduler: str | None) -> Iterator[None]:
 
 
 def _check_workers(client: Any) -> None:
-    """Refuse workers that lack what is needed, or would find other numbers."""
+    """Raise if a worker has other versions, which may give other numbers."""
     names = ["python", "fedkmeans", "numpy", "scipy", "sklearn", "numba"]
     found = client.get_versions(packages=names[1:])
     here = found["client"]["packages"]
@@ -148,29 +148,32 @@ def _check_workers(client: Any) -> None:
 
 
 @contextmanager
-def _watch(name: str, done: int, of: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def watch_runs(name: str, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+    """Show a bar on a terminal, or else a line now and then; yields what to call after each run."""
     name = console.plain(name)
-    if quiet or done == of:
+    if quiet:
         yield lambda progress: None
     elif console.err().is_terminal:
         bars = Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs"),
+            TextColumn("{task.fields[runs]}", markup=False),
             TextColumn("{task.fields[left]}", style="dim", markup=False),
             TextColumn("{task.fields[last]}", style="cyan", markup=False),
             console=console.err(),
             transient=True,
         )
         with bars:
-            bar = bars.add_task(name, total=of, completed=done, left="", last="")
-            yield lambda p: bars.update(bar, completed=p.done, left=_left(p), last=_last(p))
+            bar = bars.add_task(name, total=None, runs="", left="", last="")
+            yield lambda p: bars.update(
+                bar, total=p.of, completed=p.done, runs=_runs(p), left=_left(p), last=_last(p)
+            )
     else:
         yield _Lines(name)
 
 
 class _Lines:
-    """Writes a line now and then."""
+    """Writes a line at intervals, and for the last run."""
 
     def __init__(self, name: str) -> None:
         self._name, self._next = name, 0.0
@@ -180,10 +183,14 @@ class _Lines:
             return
         self._next = time.monotonic() + _GAP_S
         console.err().print(
-            f"{self._name}: {progress.done:,} of {progress.of:,} runs, {_left(progress)}; {_last(progress)}",
+            f"{self._name}: {_runs(progress)}, {_left(progress)}; {_last(progress)}",
             soft_wrap=True,
             markup=False,
         )
+
+
+def _runs(progress: Progress) -> str:
+    return f"{progress.done:,} of {progress.of:,} runs"
 
 
 def _left(progress: Progress) -> str:
@@ -198,7 +205,7 @@ def _last(progress: Progress) -> str:
 
 
 def show_status(plan: Path, store: Path | None) -> None:
-    """Say how many runs are done, by data and algorithm."""
+    """Show how many runs are done, by data and algorithm."""
     loaded, kept = _open(plan, store)
     keys, tasks = kept.keys(), tasks_of(loaded)
     cells: dict[tuple[str, str, str], list[int]] = {}
@@ -216,12 +223,13 @@ def show_status(plan: Path, store: Path | None) -> None:
 
 
 def export_runs(plan: Path, store: Path | None, out: Path) -> None:
-    """Write the runs as a table; what is not a number or a word in a run is left out."""
-    _, _, frame = _results(plan, store)
+    """Write the numbers and texts of the runs as a table."""
+    loaded, _, frame = _results(plan, store)
+    more = ["reference", *REFERENCE_METRICS] if loaded.reference is None else []
     with atomic_path(out) as temporary:
-        # The same rows give the same file: gzip would put the time of writing into it.
+        # Without the time of writing, which gzip adds: the same rows give the same file.
         packed = {"method": "gzip", "mtime": 1} if out.suffix == ".gz" else None
-        frame.drop(columns=["key", "versions", "curve", "movement"]).to_csv(
+        frame.drop(columns=["key", "versions", "curve", "movement", *more]).to_csv(
             temporary, index=False, lineterminator="\n", compression=packed
         )
     console.say(f"{count(len(frame), 'run')} written to {str(out)!r}.")
@@ -235,12 +243,13 @@ def show_table(
     best: float,
     form: str,
     out: Path | None,
+    rounds: int | None,
 ) -> None:
     """Print a table, or write it to a file."""
     from fedkmeans.study.tables import render
 
     loaded, _, frame = _results(plan, store)
-    text = render(loaded, frame, metric, clients, form, best)
+    text = render(loaded, frame, metric, clients, form, best, rounds)
     if out is None:
         console.out().print(text, markup=False, soft_wrap=True, end="")
         return
@@ -258,13 +267,18 @@ def save_figure(plan: Path, store: Path | None, metrics: Sequence[str], best: fl
     console.say(f"The figure is in {str(save(draw(loaded, frame, metrics, best), out))!r}.")
 
 
-def save_convergence(plan: Path, store: Path | None, clients: int | None, out: Path) -> None:
+def save_convergence(
+    plan: Path, store: Path | None, metrics: Sequence[str], clients: int | None, out: Path
+) -> None:
     """Draw the score against the rounds, and save."""
     from fedkmeans.study.figures import draw_curves
     from fedkmeans.study.plots import save_figure as save
 
     loaded, _, frame = _results(plan, store)
-    console.say(f"The figure is in {str(save(draw_curves(loaded, frame, clients), out))!r}.")
+    if len(metrics) > 1:
+        raise ParameterError("--convergence draws one --metric: score or excess")
+    fig = draw_curves(loaded, frame, clients, *metrics)
+    console.say(f"The figure is in {str(save(fig, out))!r}.")
 
 
 def save_report(plan: Path, store: Path | None, out: Path | None) -> None:

@@ -49,7 +49,11 @@ Only = Annotated[
 Runs = Annotated[int | None, opt.optional(metavar="N", help="So many runs of each, rather than the plan's.")]
 Clients = Annotated[str | None, opt.optional(metavar="N,N", help="Only these numbers of clients per round.")]
 Metric = Annotated[
-    str, typer.Option(metavar="NAME", help="score, accuracy, v_measure, homogeneity or completeness.")
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="score, accuracy, v_measure, homogeneity, completeness, excess or rounds_to_within.",
+    ),
 ]
 Out = Annotated[
     Path | None, opt.optional("--out", "-o", metavar="FILE", help="Write it there; a file there is replaced.")
@@ -164,12 +168,15 @@ def table(
     format: Annotated[  # noqa: A002 (the option's name)
         str, typer.Option(metavar="NAME", help="text, markdown, latex or csv.")
     ] = "text",
+    rounds: Annotated[
+        int | None, opt.optional(metavar="N", help="After so many rounds, rather than at the end.")
+    ] = None,
     out: Out = None,
 ) -> None:
     """Lay it out."""
     from fedkmeans.cli.study import show_table
 
-    show_table(plan, store, metric, clients, best, format, out)
+    show_table(plan, store, metric, clients, best, format, out, rounds)
 
 
 _FIGURE_HELP = with_examples(
@@ -198,7 +205,7 @@ def figure(
     ] = None,
     best: Annotated[float, typer.Option(metavar="SHARE", help="Share of the runs to draw, 0 to 1.")] = 0.5,
     convergence: Annotated[
-        bool, typer.Option("--convergence", help="Draw the score against the rounds instead.")
+        bool, typer.Option("--convergence", help="Draw score or excess against the rounds instead.")
     ] = False,
     clients: Annotated[
         int | None,
@@ -209,7 +216,7 @@ def figure(
     from fedkmeans.cli.study import save_convergence, save_figure
 
     if convergence:
-        save_convergence(plan, store, clients, out)
+        save_convergence(plan, store, metric or [], clients, out)
     else:
         save_figure(plan, store, metric or [], best, out)
 
