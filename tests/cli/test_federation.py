@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkmeans.cli import extra
+from fedkmeans.cli import typer_app
 from fedkmeans.flower.deploy.certificates import (
     Certified,
     new_authority,
@@ -82,7 +82,7 @@ def test_help_needs_no_flower():
     ],
 )
 def test_without_flower_each_command_says_how_to_get_it(line, refused, monkeypatch):
-    monkeypatch.setattr(extra, "find_spec", lambda name: None)
+    monkeypatch.setattr(typer_app, "find_spec", lambda name: None)
     assert refused(line) == (
         "Error: federations run on Flower, which is not installed; pip install 'fedkmeans[flower]'"
     )
