@@ -19,6 +19,9 @@ def test_everything_named_is_there():
     for name in fedkmeans.__all__:
         assert getattr(fedkmeans, name) is not None
         assert name in dir(fedkmeans)
+    for name in ("Flower", "WaitPolicy"):  # need the extra flower, so that * leaves them out
+        assert getattr(fedkmeans, name) is not None
+    assert set(fedkmeans._MODULES) == {*fedkmeans.__all__, "Flower", "WaitPolicy"} - {"__version__"}
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         fedkmeans.Nothing  # noqa: B018
 
@@ -46,9 +49,9 @@ def test_a_site_answers_a_message_without_the_heavy_libraries(tmp_path):
     code = (
         "import fedkmeans.flower.client_app, numpy as np; from pathlib import Path; "
         "from fedkmeans.flower.deploy.site_folder import open_site; "
-        "from fedkmeans.protocol.messages import LocalUpdate, SendWord; "
+        "from fedkmeans.protocol.messages import LocalUpdate, SendStatistics; "
         f"open_site(Path({str(tmp_path)!r})).answer("
-        "SendWord(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
+        "SendStatistics(LocalUpdate(np.eye(3, 20), 2, 0.0, 'dynamic', 'keep')))"
     )
     assert loaded_after(code, ["scipy", "numba", "narwhals", "sklearn", "pandas", "pyarrow"]) == "[]"
 

@@ -362,7 +362,7 @@ def test_other_columns_than_numbers_are_refused_by_name(refused, agreed):
         ("site join site/north.toml --data many", "--data must be one file"),
         ("site join site/north.toml --data north.csv --label x", "'x'"),
         ("site join site/north.toml --data north.csv --missing guess", "--missing"),
-        ("site join site/north.toml --data north.csv --min-cluster-size 0", "min_cluster_size"),
+        ("site join site/north.toml --data north.csv --min-cluster-size 0", "--min-cluster-size must be"),
         ("site join site/north.toml --data north.csv --key absent", "'absent': No such file"),
         ("site join site/north.toml --data north.csv --key north.csv", "north.csv is no private key"),
         ("site join site/north.toml --data north.csv --key hospitals/keys/north.pub", "is no private key"),

@@ -19,15 +19,7 @@ from fedkmeans.algorithms.fit import agree_on_schema
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.algorithms.memory import MemorySetting
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import (
-    BuiltIn,
-    Client,
-    Source,
-    as_clients,
-    deal_out,
-    notes_on_columns,
-    read_source,
-)
+from fedkmeans.cli.inputs import BuiltIn, Client, Source, as_clients, deal_out, notes_on_columns, read_source
 from fedkmeans.cli.options import TUNING
 from fedkmeans.cli.outputs import check_model_place
 from fedkmeans.cli.process import exit_code, undisturbed

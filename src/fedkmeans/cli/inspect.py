@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import (
-    Source,
-    as_clients,
-    note_on_headers,
-    notes_on_columns,
-    notes_on_rows,
-    reading,
-)
+from fedkmeans.cli.inputs import Source, as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
 from fedkmeans.cli.text import count, exchanged, why_stopped
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names

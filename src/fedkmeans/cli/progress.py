@@ -115,11 +115,7 @@ class _Lines:
             f"movement {info.movement:.2e}",
             left,
         )
-        self._console.print(
-            ", ".join(part for part in parts if part),
-            soft_wrap=True,
-            markup=False,
-        )
+        self._console.print(", ".join(part for part in parts if part), soft_wrap=True, markup=False)
 
 
 def _score(info: RoundInfo) -> str:
