@@ -219,7 +219,7 @@ def test_ctrl_c_elsewhere(run, model, monkeypatch):
 
 
 def test_demo_shows_table_and_pictures(run, here, monkeypatch):
-    import fedkmeans.cli.demo as command
+    import fedkmeans.study.demo as command
     from fedkmeans.study import Progress, Record, Task
 
     def run_demo(out, *, seed, n_jobs, report, max_rounds):

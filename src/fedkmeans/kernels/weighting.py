@@ -73,7 +73,7 @@ def find_rule(weighting: str | WeightingRule) -> WeightingRule:
         return weighting
     if not isinstance(weighting, str) or weighting not in WEIGHTINGS:
         raise ParameterError(
-            f"weighting must be a function or one of {', '.join(WEIGHTINGS)}; got {weighting!r}."
+            f"must be a function or one of {', '.join(WEIGHTINGS)}; got {weighting!r}.", parameter="weighting"
         )
     return WEIGHTINGS[weighting]
 

@@ -1,11 +1,10 @@
-"""What becomes of errors, warnings and Ctrl-C: one line each, and an exit code."""
+"""Errors, warnings and Ctrl-C: each becomes one line on standard error, and errors an exit code."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,22 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import fedkmeans
 from fedkmeans.cli import console
 from fedkmeans.cli.process import WRONG_INPUT, exit_code
-from fedkmeans.cli.words import as_typed
-from fedkmeans.errors import FedKMeansError
+from fedkmeans.errors import FedKMeansError, FedKMeansWarning, as_typed
 
 # typer brings its own copy of click or uses the installed one; either way this is its UsageError.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_TWICE = re.compile(r"( Did you mean [^?]*\?)\1")
+_SUGGESTION = " Did you mean "
 _PACKAGE = str(Path(fedkmeans.__file__).parent)
 
 
-def _without_types(parameters: list[Any]) -> list[Any]:
-    """Take out of the help what only programmers read: <bool> at a flag, <list[Path]> at an argument."""
+def hide_types(parameters: list[Any]) -> list[Any]:
+    """Remove Python's types from the help: <bool> of a flag, <list[Path]> of an argument."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
@@ -37,32 +35,19 @@ def _without_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
-def with_examples(*paragraphs: str, examples: str) -> str:
-    """Put a help text together; the mark keeps the lines of the examples as they are."""
-    return "\n\n".join([*paragraphs, f"\b\n[bold]Examples[/bold]\n{examples.strip(chr(10))}"])
-
-
-class Command(TyperCommand):
-    """A command whose help is for those who type it."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options."""
-        return _without_types(super().get_params(ctx))
-
-
 class SubGroup(TyperGroup):
-    """A group of commands; its help is for those who type it, too."""
+    """A group of commands whose help does not show Python's types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options that stand before a command."""
-        return _without_types(super().get_params(ctx))
+        return hide_types(super().get_params(ctx))
 
 
 class Group(SubGroup):
     """The group of all commands; every command runs inside its `invoke`."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command, turning what a person can mend into one line on standard error."""
+        """Run a command; show an error that the user can correct as one line on standard error."""
         if ctx.params.get("debug"):
             return super().invoke(ctx)
         with _warnings_as_notes(), _compiling_as_note():
@@ -74,22 +59,19 @@ class Group(SubGroup):
             except _UsageError as error:
                 console.error(_about_usage(error))
             except FedKMeansError as error:
-                console.error(as_typed(str(error)))
+                console.error(as_typed(error))
             except OSError as error:
-                if error.errno == errno.EPIPE:  # the reader of a pipe has gone, which is no mistake
+                if error.errno == errno.EPIPE:  # the reader of a pipe has ended, which is not an error
                     raise
                 console.error(_about_file(error))
-            except ValueError as error:
-                if not _is_parameter_error(error):
-                    raise
-                console.error(as_typed(str(error)))
             raise typer.Exit(WRONG_INPUT) from None
 
 
 def _about_usage(error: Any) -> str:
     path = error.ctx.command_path if error.ctx is not None else "fedkmeans"
     # Some versions of typer and click both make a suggestion, the same one.
-    message = _TWICE.sub(r"\1", error.format_message()).rstrip(".")
+    parts = error.format_message().split(_SUGGESTION)
+    message = _SUGGESTION.join(parts[:2]).rstrip(".")
     return f"{message}{'' if message.endswith('?') else '.'} See {path} --help."
 
 
@@ -99,19 +81,14 @@ def _about_file(error: OSError) -> str:
     return f"{file}: {cause}; check the path, its permissions and the space on the disk."
 
 
-def _is_parameter_error(error: ValueError) -> bool:
-    # By name: importing scikit-learn's class would load scikit-learn to report an error of another kind.
-    return any(kind.__name__ == "InvalidParameterError" for kind in type(error).__mro__)
-
-
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Show what this package warns of; what libraries tell programmers is of no use to who runs this."""
+    """Show the warnings of this package; those of libraries are for programmers."""
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
-        text = as_typed(str(message))
-        if category is UserWarning and filename.startswith(_PACKAGE) and text not in seen:
+        text = as_typed(message)
+        if category in (UserWarning, FedKMeansWarning) and filename.startswith(_PACKAGE) and text not in seen:
             seen.add(text)
             console.note(text)
 
@@ -124,7 +101,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 class _Notes(logging.Handler):
-    """Writes what is logged as notes."""
+    """Writes log records as notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         console.note(record.getMessage())
@@ -132,7 +109,7 @@ class _Notes(logging.Handler):
 
 @contextmanager
 def _compiling_as_note() -> Iterator[None]:
-    """Say why nothing seems to happen while code is compiled."""
+    """Say that code is being compiled, which takes a while."""
     log, handler = logging.getLogger("fedkmeans.kernels"), _Notes()
     level = log.level
     log.addHandler(handler)
