@@ -91,7 +91,7 @@ def test_only_its_owner_can_read_the_folder(tmp_path):
         os.umask(before)
     assert mode(tmp_path / "a" / "b" / "site") == 0o700
     files = sorted((tmp_path / "old").iterdir())
-    assert [path.name for path in files] == ["rows.npy", "site.json", "deltas.bin"]
+    assert [path.name for path in files] == ["deltas.bin", "rows.npy", "site.json"]
     assert {mode(path) for path in files} == {0o600}
 
 
