@@ -56,8 +56,7 @@ bench: $(VENV)/.installed-bench  ## Measure speed side by side with the paper's 
 	$(BIN)/python -m benchmarks
 
 study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (hours).
-	$(BIN)/python -m benchmarks.memory_study run
-	$(BIN)/python -m benchmarks.memory_study report
+	PATH="$(BIN):$$PATH" studies/memory.sh
 
 study-paper: $(VENV)/.installed-test  ## Run or resume the paper's study, and write its tables and figures (hours).
 	$(BIN)/fedkmeans study run studies/paper-synthetic.toml

@@ -19,6 +19,9 @@ def test_everything_named_is_there():
     for name in fedkmeans.__all__:
         assert getattr(fedkmeans, name) is not None
         assert name in dir(fedkmeans)
+    for name in ("Flower", "WaitPolicy"):  # need the extra flower, so that * leaves them out
+        assert getattr(fedkmeans, name) is not None
+    assert set(fedkmeans._MODULES) == {*fedkmeans.__all__, "Flower", "WaitPolicy"} - {"__version__"}
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         fedkmeans.Nothing  # noqa: B018
 

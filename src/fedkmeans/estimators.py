@@ -14,6 +14,7 @@ from fedkmeans.algorithms.memory import MemorySetting, find_memory
 from fedkmeans.algorithms.rounds import LocalWork, Observer, RoundConfig
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.base import Clusterer
+from fedkmeans.errors import FedKMeansWarning, Setting
 from fedkmeans.kernels.base import WeightingRule
 from fedkmeans.protocol.exchange import Conversation
 
@@ -203,8 +204,10 @@ class FederatedKMeans(Clusterer):
         )
         if self.memory is None and self.tol_score not in (0.0, FederatedKMeans().tol_score):
             warnings.warn(
-                f"tol_score={self.tol_score} has no effect without memory, as the server then does not know "
-                "the score.",
+                FedKMeansWarning(
+                    Setting("tol_score", self.tol_score),
+                    " has no effect without memory, as the server then does not know the score.",
+                ),
                 stacklevel=2,
             )
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)

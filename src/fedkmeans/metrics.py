@@ -1,4 +1,4 @@
-"""How good a clustering is, in the paper's terms."""
+"""Metrics of a clustering, as in the paper."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fedkmeans.kernels.sparse import as_table
 
 
 def score_per_sample(X: Any, centroids: FloatArray) -> float:
-    """Mean squared distance of the rows to their nearest centroid: the paper's score."""
+    """Return the mean squared distance of the rows (n, m) to their nearest centroid: the paper's score."""
     X = as_table(X)
     return inertia_of(X, centroids) / len(X)
 
 
 def accuracy(labels_true: Any, labels_pred: Any) -> float:
-    """Share of rows whose label is the most frequent one in their cluster (majority mapping).
+    """Return the share of rows whose label is the most frequent one in their cluster.
 
-    Several clusters may stand for the same label.
+    Several clusters may have the same majority label.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def accuracy(labels_true: Any, labels_pred: Any) -> float:
 
 
 def external_metrics(labels_true: Any, labels_pred: Any) -> dict[str, float]:
-    """Accuracy, v-measure with homogeneity and completeness, and the adjusted Rand index."""
+    """Return accuracy, v-measure, homogeneity, completeness and the adjusted Rand index."""
     homogeneity, completeness, v_measure = homogeneity_completeness_v_measure(labels_true, labels_pred)
     return {
         "accuracy": accuracy(labels_true, labels_pred),

@@ -62,12 +62,7 @@ class Model:
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        *,
-        algorithm: str,
-        clients: Sequence[Mapping[str, Any]],
-        dtype: str | None = None,
+        cls, estimator: Any, *, algorithm: str, clients: Sequence[Mapping[str, Any]], dtype: str | None = None
     ) -> Self:
         """Make a model of a fitted estimator.
 

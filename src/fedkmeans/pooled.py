@@ -7,6 +7,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.cluster import KMeans
 
+from fedkmeans._utils.checks import check_integer, check_real
+
 
 class PooledKMeans(KMeans):  # type: ignore[misc]
     """scikit-learn's k-means, which sees all rows at once and ignores whose they are.
@@ -34,6 +36,12 @@ class PooledKMeans(KMeans):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         super().__init__(n_clusters, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random_state)
+
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid, before any data is there."""
+        for name in ("n_clusters", "n_init", "max_iter"):
+            check_integer(name, getattr(self, name))
+        check_real("tol", self.tol, low=0, high=float("inf"))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, clients: Any = None) -> Self:
         """Fit on all rows; `clients` is accepted, so that algorithms can be compared, and ignored."""

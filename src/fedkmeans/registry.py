@@ -1,4 +1,4 @@
-"""The algorithms by name, for the command line and for studies."""
+"""The algorithms by name, as the command line and studies use them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedkmeans.algorithms.memory import MemorySetting
-from fedkmeans.errors import ParameterError
+from fedkmeans.errors import ParameterError, Setting
 from fedkmeans.estimators import FKM, PAPER, FederatedKMeans, KFed
 from fedkmeans.pooled import PooledKMeans
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """An estimator with some of its parameters set, for good or until told otherwise.
+    """An estimator with some parameters fixed and other defaults.
 
     Attributes
     ----------
     title : str
-        As tables and figures call it.
+        Name in tables and figures.
     estimator : type
     fixed : dict
-        Parameters that make it this algorithm and no other.
+        Parameters that define the algorithm and cannot be set.
     defaults : dict
-        Defaults that differ from the estimator's own.
+        Defaults that differ from those of the estimator.
     pooled : bool
         Whether it needs all rows in one place.
     """
@@ -37,11 +37,11 @@ class Algorithm:
     pooled: bool = False
 
     def parameters(self) -> set[str]:
-        """Names of the parameters that may still be chosen."""
+        """Return the names of the parameters that can be set."""
         return set(inspect.signature(self.estimator).parameters) - set(self.fixed)
 
 
-# What an algorithm of the paper cannot have without being another one.
+# The algorithms of the paper have no memory.
 _NO_MEMORY: dict[str, Any] = {"memory": None, "tol_score": 0.0}
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -60,19 +60,19 @@ ALGORITHMS: dict[str, Algorithm] = {
 def find_algorithm(name: str) -> Algorithm:
     """Return the algorithm of that name."""
     if name not in ALGORITHMS:
-        raise ParameterError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {name!r}.")
+        raise ParameterError(f"must be one of {', '.join(ALGORITHMS)}; got {name!r}.", parameter="algorithm")
     return ALGORITHMS[name]
 
 
 def algorithm_with(memory: MemorySetting) -> str:
-    """Name the algorithm that has such a memory."""
+    """Return the name of the algorithm with this memory."""
     if memory is None:
         return "wf"
     return "last-word" if isinstance(memory, str) else "forgetting"
 
 
 def make(name: str, **parameters: Any) -> Any:
-    """Make an unfitted estimator by its algorithm's name.
+    """Return an unfitted estimator for the algorithm of that name.
 
     Examples
     --------
@@ -84,9 +84,8 @@ def make(name: str, **parameters: Any) -> Any:
     if "memory" in parameters and "memory" in algorithm.parameters():
         named = algorithm_with(parameters["memory"])
         if named != name:
-            raise ParameterError(
-                f"memory={parameters['memory']!r} belongs to another algorithm; use {named!r}."
-            )
+            memory = Setting("memory", parameters["memory"])
+            raise ParameterError(memory, f" belongs to another algorithm; use {named!r}.")
     unknown = set(parameters) - algorithm.parameters()
     if unknown:
         raise ParameterError(

@@ -158,7 +158,7 @@ def test_a_pickle_is_not_opened(refused, here):
         ("-k 2 --algorithm kfed --momentum 0.5 --tol 1", "--momentum, --tol cannot be set for 'kfed'"),
         ("-k 2 --algorithm kfed --tol 1", "It takes --n-init, --n-local-clusters"),
         ("-k 2 --algorithm k-means --max-rounds 3", "--max-rounds cannot be set for 'k-means'"),
-        ("-k 2 --algorithm k-means --tol -1", "Error: --tol must be a float"),
+        ("-k 2 --algorithm k-means --tol -1", "Error: --tol must be a number in [0, inf), got -1.0."),
         ("-k 2 --missing nonsense", "--missing: must be error or drop-rows, got 'nonsense'. See"),
         ("-k 2 --header perhaps", "--header: must be yes or no, got 'perhaps'"),
         ("-k 2 --init start.csv", "--init: file 'start.csv' does not exist; check the path"),

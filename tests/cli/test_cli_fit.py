@@ -222,11 +222,13 @@ def test_an_older_model_is_replaced_only_when_forced(run, refused, clients, out)
 def test_python_warnings_become_notes(run, clients, monkeypatch):
     import warnings
 
+    from fedkmeans.errors import FedKMeansWarning, Setting
     from fedkmeans.estimators import KFed
 
     def fit(self, federation, on_round=None):
         for _ in range(3):
-            warnings.warn("mind the gap: n_clusters=3", stacklevel=2)  # as if the package said so
+            # as if the package said so
+            warnings.warn(FedKMeansWarning("mind the gap: ", Setting("n_clusters", 3)), stacklevel=2)
             warnings.warn("old ways", DeprecationWarning, stacklevel=2)
             warnings.warn("overflow encountered", RuntimeWarning, stacklevel=2)
             warnings.warn("not ours", stacklevel=1)

@@ -219,10 +219,13 @@ def test_ctrl_c_elsewhere(run, model, monkeypatch):
 
 
 def test_demo_shows_table_and_pictures(run, here, monkeypatch):
-    import fedkmeans.cli.demo as command
+    import fedkmeans.study.demo as command
+    from fedkmeans.study import Progress, Record, Task
 
     def run_demo(out, *, seed, n_jobs, report, max_rounds):
-        report(f"[1/1] seed {seed}, {max_rounds} rounds")
+        assert (seed, max_rounds) == (3, 100)
+        task, record = Task("synthetic", "iid", "dwf", 100, 0), Record("key", {"score": 0.07431})
+        report(Progress(task, record, 1, 1, 0.0))
         return type("Result", (), {"files": [out / "a.png", out / "demo.csv"]})()
 
     monkeypatch.setattr(command, "run_demo", run_demo)
@@ -230,7 +233,8 @@ def test_demo_shows_table_and_pictures(run, here, monkeypatch):
     monkeypatch.setattr(command, "explain", lambda result: ("look here",))
     outcome = run("demo --quick --seed 3")
     assert outcome.code == 0
-    assert "[1/1] seed 3, 100 rounds" in outcome.err
+    line = "demo: 1 of 1 runs, about 0.0 s left; synthetic, iid, dwf, 100 clients per round, run 0: 0.07431\n"
+    assert outcome.err == line
     assert "the table" in outcome.out
     assert "look here" in outcome.out
     assert "'fedkmeans-demo'" in outcome.out

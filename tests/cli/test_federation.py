@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkmeans.cli import extra
+from fedkmeans.cli import typer_app
 from fedkmeans.flower.deploy.certificates import (
     Certified,
     new_authority,
@@ -82,7 +82,7 @@ def test_help_needs_no_flower():
     ],
 )
 def test_without_flower_each_command_says_how_to_get_it(line, refused, monkeypatch):
-    monkeypatch.setattr(extra, "find_spec", lambda name: None)
+    monkeypatch.setattr(typer_app, "find_spec", lambda name: None)
     assert refused(line) == (
         "Error: federations run on Flower, which is not installed; pip install 'fedkmeans[flower]'"
     )
@@ -362,7 +362,7 @@ def test_other_columns_than_numbers_are_refused_by_name(refused, agreed):
         ("site join site/north.toml --data many", "--data must be one file"),
         ("site join site/north.toml --data north.csv --label x", "'x'"),
         ("site join site/north.toml --data north.csv --missing guess", "--missing"),
-        ("site join site/north.toml --data north.csv --min-cluster-size 0", "min_cluster_size"),
+        ("site join site/north.toml --data north.csv --min-cluster-size 0", "--min-cluster-size must be"),
         ("site join site/north.toml --data north.csv --key absent", "'absent': No such file"),
         ("site join site/north.toml --data north.csv --key north.csv", "north.csv is no private key"),
         ("site join site/north.toml --data north.csv --key hospitals/keys/north.pub", "is no private key"),

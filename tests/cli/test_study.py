@@ -83,7 +83,7 @@ def test_a_study_from_beginning_to_end(run, plan):
     assert first == "Two wards: 6 runs, 0 done before"
     assert re.fullmatch(r"plan: 1 of 6 runs, about .* left; wards, k-means, run 0: \d[\d.]*", progress[0])
     assert progress[-1].startswith(
-        "plan: 6 of 6 runs, about 0.0 s left; wards, own, dwf, 2 clients a round, run 1: "
+        "plan: 6 of 6 runs, about 0.0 s left; wards, own, dwf, 2 clients per round, run 1: "
     )
     assert len(Store(STORE).keys()) == 6
 
@@ -148,7 +148,7 @@ def test_names_cannot_steer_the_terminal(run, plan):
         ("--only dwf", "only 'dwf': say one of data, distribution, algorithm, as algorithm=dwf,ewf"),
         ("--only algorithm=ewf", "the plan has no algorithm 'ewf'; it has k-means, dwf"),
         ("--only data=", "the plan has no data ''; it has wards"),
-        ("--clients 3", "3 clients a round are not in the plan; it has 1, 2"),
+        ("--clients 3", "3 clients per round are not in the plan; it has 1, 2"),
         ("--clients 1,many", "--clients must be numbers, as 5,10,100; got '1,many'"),
         ("--runs 0", "runs must be a whole number of at least 1, got 0"),
         ("--runs x", "Invalid value for '--runs'"),
@@ -224,7 +224,7 @@ def test_an_error_in_a_run_is_one_line(run, plan):
     errors = [line for line in outcome.err.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 1
     assert errors[0].startswith(
-        "Error: wards, iid, dwf, 1 clients a round, run 0: n_clients must lie between 1"
+        "Error: wards, iid, dwf, 1 clients per round, run 0: n_clients must lie between 1"
     )
     assert len(Store(STORE).keys()) == 1  # the pooled one, which needs no clients
 
@@ -233,14 +233,14 @@ def test_notes_of_runs_are_told_once(run, plan):
     plan.write_text(PLAN.replace("k = 2", "k = 50"))
     outcome = run("study run plan.toml --quiet --n-jobs 1")
     assert (outcome.code, outcome.out) == (0, "")
-    assert outcome.err.startswith("Note: 4 runs gave reason for a note, the first: Too few centroids came ")
+    assert outcome.err.startswith("Note: 4 runs gave a warning, the first: Too few centroids came ")
     assert outcome.err.count("\n") == 1
     notes = [facts.get("notes", []) for facts in Store(STORE).facts().values()]
     assert [len(note) for note in notes].count(1) == 4
 
 
 def test_ctrl_c_says_what_is_kept(run, plan, monkeypatch):
-    import fedkmeans.study.workers as workers
+    import fedkmeans.study.run as workers
 
     measure, started = workers.measure, []
 
@@ -253,9 +253,7 @@ def test_ctrl_c_says_what_is_kept(run, plan, monkeypatch):
     monkeypatch.setattr(workers, "measure", interrupted)
     outcome = run("study run plan.toml --quiet --n-jobs 1")
     assert (outcome.code, outcome.out) == (130, "")
-    assert outcome.err == (
-        "Interrupted: 2 of 6 runs are done and kept; the same command goes on from there.\n"
-    )
+    assert outcome.err == ("Interrupted: 2 of 6 runs are done and kept; the same command continues them.\n")
     assert len(Store(STORE).keys()) == 2
 
 

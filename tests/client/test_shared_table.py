@@ -5,7 +5,7 @@ import pytest
 
 from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.client.shared_table import common_table
-from fedkmeans.kernels.numba import compiled
+from fedkmeans.kernels.numba.jit import bounds, clients, follow
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +36,12 @@ def test_other_parts_have_none(table, parts):
     assert common_table(parts(table)) is None
 
 
-@pytest.mark.parametrize("where", ["follow_labels", "follow_step", "follow_steps", "add_up"])
+@pytest.mark.parametrize(
+    ("module", "where"),
+    [(bounds, "follow_labels"), (follow, "follow_step"), (follow, "follow_steps"), (clients, "add_up")],
+)
 @pytest.mark.parametrize("make", [FederatedKMeans, FederatedKMeans.paper])
-def test_an_interrupted_round_leaves_nothing_half_done_behind(where, make, monkeypatch):
+def test_an_interrupted_round_leaves_nothing_half_done_behind(module, where, make, monkeypatch):
     """After Ctrl-C the same federation may be used again, and must not remember half a round."""
     rng = np.random.default_rng(0)
     X, clients = rng.normal(size=(400, 30)), np.repeat(np.arange(8), 50)
@@ -46,7 +49,7 @@ def test_an_interrupted_round_leaves_nothing_half_done_behind(where, make, monke
     expected = model.fit_federation(InProcess.from_arrays(X, clients, kernel="numba")).cluster_centers_
     federation = InProcess.from_arrays(X, clients, kernel="numba")
     calls = []
-    original = getattr(compiled, where)
+    original = getattr(module, where)
 
     def interrupt(*arguments):
         calls.append(1)
@@ -55,7 +58,7 @@ def test_an_interrupted_round_leaves_nothing_half_done_behind(where, make, monke
             raise KeyboardInterrupt
         return result
 
-    monkeypatch.setattr(compiled, where, interrupt)
+    monkeypatch.setattr(module, where, interrupt)
     try:
         model.fit_federation(federation)
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedkmeans.data import read_table
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, as_typed
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,8 @@ def test_numbers_that_may_be_names_must_be_explained(write, name, first):
         read_table(path, client_name="bern")
     message = str(caught.value)
     assert message.startswith(f"client 'bern' (file {str(path)!r}) starts with ")
-    assert message.endswith(
-        "say which with --header yes or --header no (in Python: header=True or header=False)"
-    )
+    assert message.endswith("say which with header=True or header=False")
+    assert as_typed(caught.value).endswith("say which with --header yes or --header no")
 
 
 def test_header_says_what_the_first_line_is(write):

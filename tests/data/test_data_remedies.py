@@ -21,9 +21,9 @@ from fedkmeans.errors import DataError
         ("a,b\n1 234,2\n", "'1 234' in 'a'; thousands separators"),
         ("a;b\n1,234;2\n", "decimal commas or thousands separators\\?"),
         ("a,b\n\n1,2\na,b\n3,4\n", "line 4 has 'a' in 'a'; that line repeats the header"),
-        ("a,b\n?,1\n3,1\n-,1\n", "line 4 has '-' in 'a'; leave them out with --drop a"),
+        ("a,b\n?,1\n3,1\n-,1\n", "line 4 has '-' in 'a'; leave them out with drop=\\['a'\\]"),
         ('a,b\n1,"x\ny"\n', r"line 2 has 'x\\ny' in 'b'; leave them out"),
-        ("a,my col\n1,x\n", r"--drop 'my col' \(in Python: drop=\['my col'\]\)"),
+        ("a,my col\n1,x\n", r"drop=\['my col'\], or"),
         ("a,b\n1_000,1\n", "'1_000' in 'a'"),
         (f"a,b\n{'z' * 500},1\n", "'z{39}…' in 'a'"),
     ],
@@ -46,7 +46,7 @@ def test_values_of_other_formats_are_shown_by_row(tmp_path):
         (
             "a,b\n1,?\n2,3\n",
             {},
-            "fill them in, or leave out these rows with --missing drop-rows \\(in Python: ",
+            "fill them in, or leave out these rows with missing='drop_rows'$",
         ),
         ("a,b\n1,?\n2,?\n", {"missing": "drop_rows"}, "every row .*; fill in the values$"),
         ("a,b\n1,x\n", {}, "not numeric .*; correct the values in the file$"),
@@ -58,8 +58,8 @@ def test_columns_of_a_model_cannot_be_left_out(write, content, options, message)
     path = write("a.csv", content)
     with pytest.raises(DataError, match=message) as caught:
         read_table(path, fixed_columns=True, **options)
-    assert "--drop" not in str(caught.value)
-    assert "--columns" not in str(caught.value)
+    assert "drop=" not in str(caught.value)
+    assert "columns=" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.npy", "a.json"])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fedkmeans.kernels.numba import ahead
+from fedkmeans.kernels.numba import compile_ahead
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def cold_fit(folder):
     return done.stdout.split()
 
 
-@pytest.mark.skipif(ahead._n_cores() < 2, reason="needs a second core")
+@pytest.mark.skipif(compile_ahead._n_cores() < 2, reason="needs a second core")
 def test_what_another_process_compiled_is_not_compiled_again(tmp_path):
     compiled = cold_fit(tmp_path)
     assert {"gram_kmeans", "follow_labels"} <= set(compiled)
@@ -58,8 +58,8 @@ def test_what_another_process_compiled_is_not_compiled_again(tmp_path):
 @pytest.fixture
 def cold(tmp_path, monkeypatch):
     """As if nothing were compiled yet; the process that compiles is another, which can be chosen."""
-    monkeypatch.setattr(ahead, "_n_cores", lambda: 2)
-    monkeypatch.setattr(ahead, "_cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(compile_ahead, "_n_cores", lambda: 2)
+    monkeypatch.setattr(compile_ahead, "_cache_folder", lambda: str(tmp_path))
     started = []
 
     def instead_of_compiling(script):
@@ -68,12 +68,12 @@ def cold(tmp_path, monkeypatch):
             return subprocess_popen([sys.executable, "-c", script, *command[3:]], **options)
 
         subprocess_popen = subprocess.Popen
-        monkeypatch.setattr(ahead.subprocess, "Popen", start)
+        monkeypatch.setattr(compile_ahead.subprocess, "Popen", start)
         return started
 
     yield instead_of_compiling
-    for name in list(ahead._children):
-        ahead._finish(name)
+    for name in list(compile_ahead._children):
+        compile_ahead._finish(name)
 
 
 GOOD = "import sys, pathlib; print('scan'); print('steps'); pathlib.Path(sys.argv[-1]).touch()"
@@ -82,39 +82,39 @@ GOOD = "import sys, pathlib; print('scan'); print('steps'); pathlib.Path(sys.arg
 def test_happens_once_for_each_type_and_kind_of_steps(cold):
     started = cold(GOOD)
     for dtype, max_local in [("float64", 5), ("float64", 3), ("float64", 1), ("float32", 5)] * 2:
-        ahead.begin(dtype, max_local)
-        ahead.wait(dtype, ahead.STEPS)
-        ahead._finish(dtype)
+        compile_ahead.start(dtype, max_local)
+        compile_ahead.wait(dtype, compile_ahead.STEPS)
+        compile_ahead._finish(dtype)
     assert [command[3:5] for command in started] == [["float64", "2"], ["float64", "1"], ["float32", "2"]]
 
 
 def test_waits_for_what_is_asked_for(cold):
     cold("import sys, time; print('scan', flush=True); time.sleep(0.5); print('steps', flush=True)")
-    ahead.begin("float64", 5)
-    child = ahead._children["float64"]
-    ahead.wait("float64", ahead.SCAN)
-    assert child.said == {"scan"}
-    ahead.wait("float32", ahead.STEPS)  # of which nothing is being compiled
-    ahead.wait("float64", ahead.STEPS)
-    assert child.said == {"scan", "steps"}
-    assert not ahead._children  # so that rounds lose no time with it
+    compile_ahead.start("float64", 5)
+    child = compile_ahead._children["float64"]
+    compile_ahead.wait("float64", compile_ahead.SCAN)
+    assert child.printed == {"scan"}
+    compile_ahead.wait("float32", compile_ahead.STEPS)  # of which nothing is being compiled
+    compile_ahead.wait("float64", compile_ahead.STEPS)
+    assert child.printed == {"scan", "steps"}
+    assert not compile_ahead._children  # so that rounds lose no time with it
 
 
 @pytest.mark.parametrize("script", ["raise SystemExit(1)", "print('scan'); raise SystemExit(1)"])
 def test_a_process_that_fails_is_not_waited_for(cold, script):
     cold(script)
-    ahead.begin("float64", 5)
-    ahead.wait("float64", ahead.STEPS)
-    assert not ahead._children
+    compile_ahead.start("float64", 5)
+    compile_ahead.wait("float64", compile_ahead.STEPS)
+    assert not compile_ahead._children
 
 
 def test_not_with_one_core_nor_without_a_cache_nor_in_a_frozen_program(cold, monkeypatch):
     started = cold(GOOD)
     for name, value in [("_n_cores", lambda: 1), ("_cache_folder", lambda: None)]:
         with monkeypatch.context() as patch:
-            patch.setattr(ahead, name, value)
-            ahead.begin("float64", 5)
+            patch.setattr(compile_ahead, name, value)
+            compile_ahead.start("float64", 5)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "frozen", True, raising=False)
-        ahead.begin("float64", 5)
+        compile_ahead.start("float64", 5)
     assert not started

@@ -1,9 +1,11 @@
-"""The garbage collector keeps still while the kernel is compiled, and not a moment longer; what is kept."""
+"""The garbage collector pauses while the kernel is compiled; which compiled code is kept, and how long."""
 
+import ast
 import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from numba import njit
@@ -11,7 +13,8 @@ from numba.core import event
 from numba.core.errors import NumbaError
 from numba.extending import overload
 
-from fedkmeans.kernels.numba.compiling import _WhileCompiling, kept
+from fedkmeans.kernels.numba import jit
+from fedkmeans.kernels.numba.compiling import _WhileCompiling, kept, source_digest
 
 collecting = []
 
@@ -59,8 +62,13 @@ def test_pauses_for_functions_of_the_module_and_what_they_call(compile_under):
     assert gc.isenabled()
 
 
-def test_leaves_other_modules_alone(compile_under):
-    assert compile_under("somewhere.else") == {True}
+def test_pauses_for_functions_of_the_package(compile_under):
+    assert compile_under(__name__.rpartition(".")[0]) == {False}
+
+
+@pytest.mark.parametrize("other", ["somewhere.else", __name__[:-1], f"{__name__}.inside"])
+def test_leaves_other_modules_alone(compile_under, other):
+    assert compile_under(other) == {True}
 
 
 def test_a_collector_that_was_off_stays_off(compile_under, without_collector):
@@ -118,6 +126,88 @@ def test_code_that_an_earlier_version_left_is_no_obstacle(tmp_path, imports, dec
         assert bool(run.stdout) or "AttributeError" in run.stderr
     assert answers == said
 
+
+HELPER = """
+from numba import njit
+@njit
+def factor():
+    return {factor}
+"""
+CALLER = """
+{imports}
+from helper import factor
+@{decorator}
+def times(x):
+    return factor() * x
+def main():
+    print(times(1.5), sum(times.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("imports", "decorator", "printed"),
+    [
+        (
+            "from fedkmeans.kernels.numba.compiling import kept",
+            "kept()",
+            ["3.0 0", "3.0 1", "4.5 0", "4.5 1", "3.0 0"],
+        ),
+        # Numba alone uses what it compiled for the previous helper.
+        ("from numba import njit", "njit(cache=True)", ["3.0 0", "3.0 1", "3.0 1", "3.0 1", "3.0 1"]),
+    ],
+    ids=["kept", "njit"],
+)
+def test_a_changed_helper_in_another_file_is_compiled_again(tmp_path, imports, decorator, printed):
+    # Without Python's own cache, which would miss changes within a second.
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    (tmp_path / "module.py").write_text(CALLER.format(imports=imports, decorator=decorator))
+    command, answers = [sys.executable, "-c", "import module; module.main()"], []
+    for factor in (2, 2, 3, 3, 2):
+        (tmp_path / "helper.py").write_text(HELPER.format(factor=factor))
+        run = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, **cache}, capture_output=True, text=True, check=True
+        )
+        answers.append(run.stdout.strip())
+    assert answers == printed
+
+
+def test_the_digest_of_a_folder_covers_names_and_contents_of_all_its_sources(tmp_path):
+    def digest():
+        source_digest.cache_clear()
+        return source_digest(tmp_path)
+
+    a, b = tmp_path / "a.py", tmp_path / "b.py"
+    a.write_text("x = 1")
+    b.write_text("y = 1")
+    digests = [digest()]
+    for change in (
+        lambda: b.write_text("y = 2"),
+        lambda: (a.write_text("x = 1y"), b.write_text(" = 2")),
+        lambda: b.rename(tmp_path / "c.py"),
+        lambda: (tmp_path / "d.py").touch(),
+    ):
+        change()
+        digests.append(digest())
+    assert len(set(digests)) == len(digests)
+    os.utime(a, (0, 0))
+    (tmp_path / "notes.txt").touch()
+    assert digest() == digests[-1]
+    source_digest.cache_clear()
+
+
+def test_compiled_code_depends_on_no_source_outside_its_folder():
+    """Its digest would not notice a change there."""
+    for path in Path(jit.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                root = node.module.split(".")[0]
+                assert node.level == 0
+                assert root != "fedkmeans" or node.module.startswith((f"{jit.__name__}.", KEEPS))
+            assert not isinstance(node, ast.Import) or node.names[0].name == "numpy"
+
+
+KEEPS = "fedkmeans.kernels.numba.compiling"
 
 TRIVIAL = """
 from fedkmeans.kernels.numba.compiling import kept, watch_compiling

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
@@ -88,8 +90,8 @@ def constants(**values):
 
 def follow_everything(rows):
     """Let all runs on these rows use the same memory, however far apart their centroids are."""
-    for trail in rows.memo.trails if rows.memo else ():
-        trail.near = np.inf
+    for run in rows.cache.runs if rows.cache else ():
+        run.near = np.inf
 
 
 def make_rows(rng, n, m, kind):
@@ -251,7 +253,7 @@ tables = {
 def test_remembered_answers_are_the_plain_ones_bit_for_bit(seed, table, worth_threads):
     rng = np.random.default_rng(seed)
     # With the smaller one, clients are asked in threads. Or what happened three calls ago is forgotten.
-    with constants(WORTH_THREADS=worth_threads, STATIONS=3 if seed % 2 else 64):
+    with constants(WORTH_THREADS=worth_threads, N_PAST=3 if seed % 2 else 64):
         hold_against_plain(rng, *make_table(rng, [17, 18, 25, 40, 70], **table))
 
 
@@ -379,12 +381,14 @@ def lines_walked(n_walks):
 
     Only with NUMBA_DISABLE_JIT=1, in a process of its own.
     """
-    from fedkmeans.kernels.numba import compiled
+    from fedkmeans.kernels.numba import jit
 
+    modules = [import_module(f"{jit.__name__}.{found.name}") for found in iter_modules(jit.__path__)]
     codes = {
         function.__code__: {line for _, _, line in function.__code__.co_lines() if line}
-        for function in vars(compiled).values()
-        if hasattr(function, "__code__") and function.__module__ == compiled.__name__
+        for module in modules
+        for function in vars(module).values()
+        if hasattr(function, "__code__") and function.__module__ == module.__name__
     }
     entered = set()
 
@@ -425,9 +429,10 @@ WALKED = {
     "nearest_by_product", "two_lowest", "decide", "exact_square", "add_weighted_rows", "follow_labels",
     "relax", "tighten", "measure", "follow_step", "renew_means", "follow_steps", "answer_stands",
     "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",
-    "two_lowest_means", "consider_received", "decide_by_means", "place_of", "mean_of", "means_move",
+    "two_lowest_means", "consider_received", "decide_by_means", "find_local", "mean_of", "means_move",
     "movement_of", "inertia_of_clients", "coarse_distance", "coarsen", "load_coarse", "single_movements",
-    "place_centroids",
+    "place_centroids", "scan_client", "drop_empty", "move_to_means", "write_results", "start_steps",
+    "choose_labels", "freeze_empty", "change_labels", "surely_moves", "sum_first", "last_labels",
 }  # fmt: skip
 
 

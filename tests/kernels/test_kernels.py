@@ -73,7 +73,7 @@ def test_a_first_step_that_was_small_may_be_large_the_next_time():
     # The same first labels; the mean 5/3 of the first three is 0.53, then 0.63 away.
     for received in (2.2, 2.3, 2.2, 2.3):
         assert_same_steps(rows, in_first_columns([received, 8]), max_local=5, tol_local=0.6)
-    assert rows.memo.trails[0].with_gram
+    assert rows.cache.runs[0].with_gram
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -105,7 +105,7 @@ def test_a_cluster_that_empties_and_refills_gets_its_new_mean():
     received = in_first_columns([[9, 5], [6, 4], [6, 0], [8, 8], [1, 2], far])
     for centroids in (before, received):
         assert_same_steps(rows, centroids, max_local=3)
-    assert len(rows.memo.trails) == 1
+    assert len(rows.cache.runs) == 1
 
 
 def test_a_cluster_without_rows_may_win_one_in_the_middle_of_the_steps():
@@ -113,7 +113,7 @@ def test_a_cluster_without_rows_may_win_one_in_the_middle_of_the_steps():
     rows = one_client(in_first_columns([0, 6, 6, 7, 7]))
     for away in (4.5, 3.5, 4.5):
         assert_same_steps(rows, in_first_columns([[0, 0], [13, 0], [0, away]]), max_local=4)
-    assert len(rows.memo.trails) == 1
+    assert len(rows.cache.runs) == 1
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-22, 1e-25, 1e-40])
@@ -141,7 +141,7 @@ def test_rows_as_bytes_where_these_are_many_or_outside_their_range(n, m, dtype):
     for _ in range(6):
         assert_same_steps(rows, centroids)
         centroids = centroids + 0.02 * X.std() * rng.normal(size=centroids.shape)
-    assert rows.memo.trails
+    assert rows.cache.runs
 
 
 def test_an_interrupt_while_rows_are_scaled_anew_leaves_nothing_wrong(monkeypatch):
@@ -257,22 +257,19 @@ def n_bytes(thing, seen=None):
 
 
 def remembered(rows):
-    memo = rows.memo
-    return n_bytes([memo.trails, memo.grams])
+    return n_bytes([rows.cache.runs, rows.cache.grams])
 
 
 @pytest.mark.parametrize("ways", [[(4, 1)], [(4, 3)], [(30, 1), (2, 1)], [(4, 1), (9, 3), (2, 2), (30, 1)]])
 def test_no_more_is_remembered_than_allowed(monkeypatch, ways):
-    from fedkmeans.kernels.numba import kernel
+    from fedkmeans.kernels.numba import kernel_cache
 
-    home = sys.modules[kernel.Memo.__module__]
-    name = "LEAST_MEMORY" if hasattr(home, "LEAST_MEMORY") else "_LEAST_MEMORY"
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 60))
     rows = Rows(X, np.arange(0, 401, 20))
     for least in (0, 2**20):
-        monkeypatch.setattr(home, name, least)
-        rows.memo = None
+        monkeypatch.setattr(kernel_cache, "LEAST_MEMORY", least)
+        rows.cache = None
         for k, max_local in ways * 5:
             for _ in range(6):  # runs that are far from one another
                 assert_same_steps(rows, 10 * rng.normal(size=(k, 60)), max_local=max_local)
@@ -284,17 +281,17 @@ def test_nothing_is_remembered_of_few_columns_or_large_clients():
     X, _ = blobs(8)
     rows = one_client(X)
     assert_same_steps(rows, X[:5], max_local=2)
-    assert rows.memo is None or not rows.memo.trails
+    assert rows.cache is None or not rows.cache.runs
     X, _ = blobs(20)
     rows = one_client(X)  # more rows than twice the columns
     assert_same_steps(rows, X[:5], max_local=2)
-    assert rows.memo is None or not rows.memo.trails
+    assert rows.cache is None or not rows.cache.runs
     assert_same_steps(rows, X[:5], max_local=1)
-    assert rows.memo.trails
+    assert rows.cache.runs
 
 
-def memo_of(site):
-    return site.table.rows.memo
+def cache_of(site):
+    return site.table.rows.cache
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
@@ -303,14 +300,14 @@ def test_copies_forget_and_give_the_same_run(copied):
     federation = InProcess.from_arrays(X, clients, kernel="numba")
     model = FederatedKMeans(5, random_state=0, max_local=2).fit_federation(federation)
     site = federation.sites["c003"]
-    assert memo_of(site) is not None
+    assert cache_of(site) is not None
     twin = copied(federation)
-    assert all(memo_of(site) is None for site in twin.sites.values())
+    assert all(cache_of(site) is None for site in twin.sites.values())
     assert len({id(site.table) for site in twin.sites.values()}) == 1
     again = FederatedKMeans(5, random_state=0, max_local=2).fit_federation(twin)
     np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
     single = copied(site)
-    assert memo_of(single) is None
+    assert cache_of(single) is None
     query = messages.LocalUpdate(model.cluster_centers_, 2, 0.0, "dynamic", "keep")
     np.testing.assert_array_equal(single.answer(query).centroids, site.answer(query).centroids)
 
@@ -560,16 +557,17 @@ def test_two_fits_at_the_same_time_do_not_disturb_each_other():
 OVERLAPPING = """
 import os, threading, time
 import numpy as np
-from fedkmeans import InProcess, records
-from fedkmeans.kernels import work
-assert work.WORTH_THREADS
-work.WORTH_THREADS = 1  # so that small clients are asked in threads
+from fedkmeans import InProcess
+from fedkmeans.kernels.numba import local_steps
+from fedkmeans.protocol import messages
+assert local_steps.WORTH_THREADS
+local_steps.WORTH_THREADS = 1  # so that small clients are asked in threads
 X = np.random.default_rng(0).normal(size=(240, 20))
 names = np.repeat([f"c{client}" for client in range(8)], 30)
 first = list(InProcess.from_arrays(X[:120], names[:120], kernel="numba").sites.values())
 second = list(InProcess.from_arrays(X[120:], names[120:], kernel="numba").sites.values())
 federations = [InProcess(sites, n_jobs=2) for sites in (first, second, first + second, first + second)]
-query = records.LocalUpdate(X[:5], 3, 0.0, "dynamic", "keep")
+query = messages.LocalUpdate(X[:5], 3, 0.0, "dynamic", "keep")
 def ask(federation):
     for _ in range(100):
         federation.total(query, federation.clients)

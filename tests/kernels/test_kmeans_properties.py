@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from fedkmeans.algorithms.kfed import _order_of_rows
 from fedkmeans.kernels import Rows, find_kernel
-from fedkmeans.kernels.numba import compiled, gram_kmeans
+from fedkmeans.kernels.numba import gram_kmeans
+from fedkmeans.kernels.numba.jit import kmeans
 
 pytestmark = pytest.mark.slow
 
@@ -66,8 +67,8 @@ def test_steps_from_the_same_start_with_and_without_the_gram_matrix(kind, n, m, 
 @pytest.mark.parametrize("rows_a_centroid", [0, 1000])
 def test_both_ways_are_taken(rows_a_centroid, monkeypatch):
     monkeypatch.setattr(gram_kmeans, "ROWS_A_CENTROID", rows_a_centroid)
-    taken, real = [], compiled.gram_kmeans
-    monkeypatch.setattr(compiled, "gram_kmeans", lambda *arguments: taken.append(real(*arguments)))
+    taken, real = [], kmeans.gram_kmeans
+    monkeypatch.setattr(kmeans, "gram_kmeans", lambda *arguments: taken.append(real(*arguments)))
     X = np.random.default_rng(0).normal(size=(60, 20))
     found, expected = (
         find_kernel(name).kmeans(X, 3, np.random.default_rng(0)) for name in ("numba", "numpy")

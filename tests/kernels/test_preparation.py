@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from fedkmeans.cli import group
+from fedkmeans.cli import error_handling
 from fedkmeans.kernels import preparation
 from fedkmeans.kernels.preparation import Stopwatch, announce_compiling, preparing
 
@@ -84,7 +84,7 @@ def test_threads_that_prepare_at_the_same_time_count_once():
 
 def test_compiling_is_told_once_and_commands_show_it(caplog, capsys):
     announce_compiling.cache_clear()
-    with caplog.at_level(logging.INFO, "fedkmeans.kernels"), group._compiling_as_note():
+    with caplog.at_level(logging.INFO, "fedkmeans.kernels"), error_handling._compiling_as_note():
         announce_compiling(True)
         announce_compiling(True)
     assert [record.getMessage() for record in caplog.records] == [

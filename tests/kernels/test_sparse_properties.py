@@ -15,6 +15,7 @@ from fedkmeans.client import local_kmeans
 from fedkmeans.client.local_kmeans import top_directions
 from fedkmeans.client.site import SitePolicy
 from fedkmeans.kernels import Rows, find_kernel, fingerprint
+from fedkmeans.kernels.numba import kernel as numba_kernel
 from fedkmeans.kernels.numba import scanning
 from fedkmeans.kernels.reference import lloyd
 from fedkmeans.kernels.sparse import SparseRows
@@ -171,7 +172,7 @@ def test_kmeans_is_that_of_the_dense_rows(name, small, problem, seed):
     X, rows, _, weight, centroids = problem
     kernel, plain, k = find_kernel(name), find_kernel("numpy"), len(centroids)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "SMALL", small)
+        patch.setattr(numba_kernel, "SMALL", small)
         np.testing.assert_array_equal(
             kernel.lloyd(rows, centroids, 10, weight), plain.lloyd(X, centroids, 10, weight)
         )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedkmeans.study import Plan, parse_plan
-from fedkmeans.study.frame import COLUMNS, METRICS
+from fedkmeans.study.results import COLUMNS, METRICS
 
 SYNTHETIC = {
     "name": "synthetic",

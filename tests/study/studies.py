@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedkmeans.study import Plan, Record, Store, key_of, parse_plan, tasks_of
-from fedkmeans.study.frame import results
+from fedkmeans.study.results import load_results
 
 K = 4
 _REASONS = {"k-means": "tol", "kfed": "one shot"}
@@ -68,4 +68,4 @@ def make_study(
         if kind == "kfed":
             facts["curve"], facts["movement"] = {"0": 44.0, "1": 44.0}, {"1": float("nan")}
         store.add(Record(key_of(plan, task), facts, rng.random((K, columns)) if task.run == 0 else None))
-    return plan, results(plan, store), store.centroids()
+    return plan, load_results(plan, store), store.centroids()

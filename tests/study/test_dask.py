@@ -120,7 +120,7 @@ def test_an_error_on_a_worker_names_the_run(plan, tmp_path, on_dask):
     (tmp_path / "what.txt").write_text("raise ZeroDivisionError('oops')")
     with pytest.raises(ZeroDivisionError, match="oops") as caught:
         run_study(plan, tasks_of(plan), store)
-    assert "in the run wards, iid, mine, 2 clients a round, run " in caught.value.__notes__[0]
+    assert "in the run wards, iid, mine, 2 clients per round, run " in caught.value.__notes__[0]
     (tmp_path / "what.txt").write_text("")
     run_study(plan, tasks_of(plan), store)
     assert len(store.keys()) == 4
@@ -129,7 +129,9 @@ def test_an_error_on_a_worker_names_the_run(plan, tmp_path, on_dask):
 def test_a_worker_that_is_lost_is_told(plan, tmp_path, on_dask):
     """Through joblib's own backend the study would wait for ever."""
     (tmp_path / "what.txt").write_text("import os; os._exit(3)")
-    with pytest.raises(StudyError, match=r"mine, 2 clients a round, run \d: workers died .* memory"):
+    with pytest.raises(
+        StudyError, match=r"mine, 2 clients per round, run \d: worker processes died, .* memory"
+    ):
         run_study(plan, tasks_of(plan), Store(tmp_path / "store"))
 
 

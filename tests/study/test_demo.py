@@ -10,6 +10,7 @@ from rich.console import Console
 from fedkmeans.errors import DataError
 from fedkmeans.study import demo
 from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.parse import load_plan
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +43,11 @@ def result(folder, lines):
 
 
 def without_seconds(result):
-    return result.table().drop(columns="seconds")
+    return result.rows.drop(columns="seconds")
 
 
 def test_every_algorithm_is_compared_in_every_distribution(result):
-    table = result.table()
+    table = result.rows
     assert list(zip(table.distribution, table.algorithm, strict=True)) == [
         (distribution, algorithm)
         for distribution in ("iid", "half-iid", "non-iid")
@@ -58,7 +59,7 @@ def test_every_algorithm_is_compared_in_every_distribution(result):
 
 
 def test_scores_lie_where_the_data_put_them(result):
-    table = result.table()
+    table = result.rows
     few = table[table.distribution == demo.FEW]
     assert few.best_score.between(0.0743, 1).all()  # from ten clients alone k-FED can come out anywhere
     table = table[table.distribution != demo.FEW]
@@ -82,7 +83,7 @@ def test_the_paper_stands_beside_ours(result):
     assert np.isnan(result.row("iid", "fkm").paper_score)
     assert np.isnan(result.row("iid", "last-word").paper_score)
     assert np.isnan(result.row(demo.FEW, "dwf").paper_score)
-    assert result.table().paper_score.notna().sum() == len(PAPER_TABLES["synthetic"]) == 12
+    assert result.rows.paper_score.notna().sum() == len(PAPER_TABLES["synthetic"]) == 12
 
 
 def test_pictures_are_valid_and_not_empty(result, folder):
@@ -97,15 +98,16 @@ def test_pictures_are_valid_and_not_empty(result, folder):
 
 def test_the_table_is_saved(result, folder):
     saved = pd.read_csv(folder / "demo.csv")
-    pd.testing.assert_frame_equal(saved, result.table(), check_dtype=False)
+    pd.testing.assert_frame_equal(saved, result.rows, check_dtype=False)
 
 
-def test_progress_names_each_comparison(result, lines):
-    assert lines[0].startswith("10,100 rows in 5 clusters, dealt out to 100 clients in 3 ways; 26 ")
-    assert len(lines) == 27
-    assert lines[-1].startswith("[26/26] ")
-    assert sum("non-IID, DWF k-means: score" in line for line in lines) == 1
-    assert sum("non-IID, 10 a round, Last-word k-means: score" in line for line in lines) == 1
+def test_progress_names_each_run(result, lines):
+    tasks = [progress.task for progress in lines]
+    assert [progress.done for progress in lines] == list(range(1, len(lines) + 1))
+    # Two runs of pooled k-means and, but for EWF and DWF, of all others.
+    assert len(set(tasks)) == len(tasks) == lines[-1].of == 2 + 3 * (3 * 2 + 2) + 5 * 2
+    assert sum(task.clients_per_round == demo.N_ASKED for task in tasks) == 5 * 2
+    assert {task.distribution for task in tasks if task.clients_per_round == demo.N_ASKED} == {"non-iid"}
 
 
 def test_the_table_is_the_same_however_many_processes_work(result, tmp_path):
@@ -113,18 +115,22 @@ def test_the_table_is_the_same_however_many_processes_work(result, tmp_path):
     pd.testing.assert_frame_equal(without_seconds(alone), without_seconds(result), check_exact=True)
 
 
-def test_another_seed_deals_the_rows_out_anew():
-    data = demo.load_synthetic()
-    first, again, other = (demo.deal("iid", data.X, data.y, seed, 0) for seed in (0, 0, 1))
-    assert (first == again).all()
-    assert (first != other).any()
-    assert (first != demo.deal("iid", data.X, data.y, 0, 1)).any()
+def test_seed_and_limit_are_those_of_the_plan_that_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_compare", lambda out, plan, *_: plan)
+    plan = demo.run_demo(tmp_path, seed=7, max_rounds=500)
+    limits = {one.name: one.parameters["max_rounds"] for one in plan.algorithms if one.parameters}
+    assert plan.seed == 7
+    assert limits == {"last-word": 500, "ewf": 500, "dwf": 500, "fkm": 300}
 
 
-def test_few_clients_a_round_are_the_clients_of_non_iid():
-    data = demo.load_synthetic()
-    few, all_of_them = (demo.deal(name, data.X, data.y, 0, 0) for name in (demo.FEW, "non-iid"))
-    assert (few == all_of_them).all()
+def test_the_plan_sets_the_papers_limits_but_for_the_rounds_of_ewf_and_dwf():
+    plan = load_plan(demo._PLAN)
+    assert {one.name: one.parameters for one in plan.algorithms if one.parameters} == {
+        "ewf": {"max_rounds": 1000},
+        "dwf": {"max_rounds": 1000},
+    }
+    assert [one.name for one in plan.algorithms] == list(demo.RUNS)
+    assert plan.runs >= max(demo.RUNS.values())
 
 
 def test_the_rendered_table_holds_ours_and_the_papers(result):

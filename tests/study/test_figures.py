@@ -9,11 +9,9 @@ from matplotlib.collections import LineCollection, PolyCollection
 
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Store, run_study, tasks_of
-from fedkmeans.study.averages import averages, mean_curves
-from fedkmeans.study.figures import draw, draw_curves
-from fedkmeans.study.frame import results
-from fedkmeans.study.panels import looks_of
+from fedkmeans.study.figures import draw, draw_curves, looks_of
 from fedkmeans.study.plots import INK
+from fedkmeans.study.results import averages, load_results, mean_curves
 from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
 POOLED = ("synthetic", None, "k-means", None, [1.0, 3.0])
@@ -325,7 +323,7 @@ def test_a_study_is_drawn_from_its_store(tmp_path):
                      algorithms=["k-means", "kfed", {"name": "last-word", "max_rounds": 5}])  # fmt: skip
     store = Store(tmp_path)
     run_study(plan, tasks_of(plan), store)
-    frame = results(plan, store)
+    frame = load_results(plan, store)
     fig = draw(plan, frame, ["accuracy"], 1)
     runs = frame[(frame["algorithm"] == "last-word") & (frame["clients_per_round"] == 5)]
     assert line_of(fig.axes[0], plan, "last-word")[-1, 1] == pytest.approx(runs["accuracy"].mean())

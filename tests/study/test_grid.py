@@ -96,7 +96,7 @@ def test_the_first_run_of_everything_comes_first(plan):
 
 
 def test_tasks_in_words(plan):
-    assert str(DEALT) == "digits, dirichlet (alpha = 0.5), dwf, 5 clients a round, run 1"
+    assert str(DEALT) == "digits, dirichlet (alpha = 0.5), dwf, 5 clients per round, run 1"
     assert str(POOLED) == "digits, k-means, run 1"
 
 
@@ -149,7 +149,7 @@ def test_some_clients_a_round(plan):
         ({"only": ["algorithm=dwf,ewf"]}, "the plan has no algorithm 'ewf'; it has k-means, dwf, mine"),
         ({"only": ["data=mnist"]}, "no data 'mnist'; it has digits, wards"),
         ({"only": ["distribution=non-iid"]}, "no distribution 'non-iid'; it has iid, dirichlet"),
-        ({"clients": [7]}, "7 clients a round are not in the plan; it has 5, 20"),
+        ({"clients": [7]}, "7 clients per round are not in the plan; it has 5, 20"),
     ],
 )
 def test_what_is_not_in_the_plan_is_refused(plan, options, words):

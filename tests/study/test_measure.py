@@ -17,7 +17,6 @@ from fedkmeans.errors import StudyError
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.registry import make
 from fedkmeans.study import Store, Task, load_plan, measure, run_study, tasks_of
-from fedkmeans.study.measure import N_CURVES
 
 pytestmark = pytest.mark.slow
 
@@ -231,9 +230,11 @@ def test_the_first_runs_keep_more(plan):
     assert first.centroids.shape == (10, 64)
     assert second.centroids is None
     kept = [
-        run for run in (0, N_CURVES - 1, N_CURVES) if "curve" in measure(plan, replace(DWF, run=run)).facts
+        run
+        for run in (0, plan.curves - 1, plan.curves)
+        if "curve" in measure(plan, replace(DWF, run=run)).facts
     ]
-    assert kept == [0, N_CURVES - 1]
+    assert kept == [0, plan.curves - 1]
 
 
 def test_a_single_exchange_moves_from_nowhere(plan):
@@ -352,7 +353,7 @@ def test_files_that_have_changed_are_read_again(wards, tmp_path):
 
 def test_errors_name_the_run(plan, wards, tmp_path):
     few = replace(plan, data=(replace(plan.data[0], k=5000),))
-    with pytest.raises(StudyError, match=r"^digits, non-iid, dwf, 4 clients a round, run 1: .*5000"):
+    with pytest.raises(StudyError, match=r"^digits, non-iid, dwf, 4 clients per round, run 1: .*5000"):
         measure(few, DWF)
     own = replace(plan.data[0], distributions=wards("").data[0].distributions)
     with pytest.raises(
@@ -360,7 +361,7 @@ def test_errors_name_the_run(plan, wards, tmp_path):
     ):
         measure(replace(plan, data=(own,)), Task("digits", "own", "dwf", 4, 0))
     (tmp_path / "b.csv").unlink()
-    with pytest.raises(StudyError, match=r"^wards, own, last-word, 2 clients a round, run 0: .*b\.csv"):
+    with pytest.raises(StudyError, match=r"^wards, own, last-word, 2 clients per round, run 0: .*b\.csv"):
         measure(wards('label = "kind"'), Task("wards", "own", "last-word", 2, 0))
 
 
@@ -379,4 +380,4 @@ def test_mistakes_in_a_rule_keep_their_kind_and_name_the_run(plan, tmp_path):
     )
     with pytest.raises(ZeroDivisionError) as caught:
         measure(load_plan(tmp_path / "own.toml"), Task("digits", "iid", "mine", 4, 2))
-    assert caught.value.__notes__ == ["This was in the run digits, iid, mine, 4 clients a round, run 2."]
+    assert caught.value.__notes__ == ["This was in the run digits, iid, mine, 4 clients per round, run 2."]

@@ -7,7 +7,7 @@ import pytest
 
 from fedkmeans.errors import StudyError
 from fedkmeans.study import load_plan, parse_plan, tasks_of
-from fedkmeans.study.rules import check_rule
+from fedkmeans.study.plan import check_rule
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
 DATA = '[[data]]\nname = "digits"\nk = 10\ndistributions = ["iid"]\n'

@@ -11,11 +11,11 @@ import joblib
 import numpy as np
 import pytest
 
-import fedkmeans.study.workers as workers
+import fedkmeans.study.run as workers
 from fedkmeans.errors import StudyError
 from fedkmeans.study import Record, Store, Task, key_of, load_plan, run_study, tasks_of, wanted
-from fedkmeans.study.clock import Clock
-from fedkmeans.study.frame import results
+from fedkmeans.study.results import load_results
+from fedkmeans.study.run import Clock
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def test_a_study_can_be_extended(plan, store, measured, tmp_path):
     assert {task.run for task in measured} == {2}
     longer = reread(tmp_path, ("runs = 2", "runs = 3"), ("max_rounds = 5", 'max_rounds = 5\ntitle = "D"'))
     assert run_study(longer, tasks_of(longer), store) == 0
-    assert len(results(plan, store)) == 9  # also those beyond the plan
+    assert len(load_results(plan, store)) == 9  # also those beyond the plan
 
 
 def test_a_change_that_matters_is_run_anew_beside_the_old(plan, store, tmp_path):
@@ -124,8 +124,8 @@ def test_a_change_that_matters_is_run_anew_beside_the_old(plan, store, tmp_path)
     other = reread(tmp_path, ("max_rounds = 5", "max_rounds = 6"))
     assert run_study(other, tasks_of(other), store) == 4  # pooled runs stay
     assert len(store.keys()) == 10
-    assert len(results(plan, store)) == len(results(other, store)) == 6
-    assert set(results(plan, store)["key"]) != set(results(other, store)["key"])
+    assert len(load_results(plan, store)) == len(load_results(other, store)) == 6
+    assert set(load_results(plan, store)["key"]) != set(load_results(other, store)["key"])
 
 
 def test_new_names_for_old_things(plan, store, tmp_path):
@@ -136,12 +136,12 @@ def test_new_names_for_old_things(plan, store, tmp_path):
         ('name = "wards"', 'name = "hospital"\ndistribution = "by ward"'),
     )
     assert run_study(renamed, tasks_of(renamed), store) == 0
-    frame = results(renamed, store)
+    frame = load_results(renamed, store)
     assert len(frame) == 6
     assert set(frame["algorithm"]) == {"k-means", "dynamic"}
     assert set(frame["data"]) == {"hospital"}
     assert set(frame["distribution"].dropna()) == {"by ward"}
-    old = results(plan, store)
+    old = load_results(plan, store)
     assert list(frame["score"]) == list(old["score"])
 
 
@@ -295,14 +295,14 @@ def test_what_was_finished_before_the_error_is_kept(plan, store, monkeypatch):
         return measure(plan, task, cache)
 
     monkeypatch.setattr(workers, "measure", fail_late)
-    with pytest.raises(StudyError, match="wards, own, dwf, 1 clients a round, run 1: nothing works"):
+    with pytest.raises(StudyError, match="wards, own, dwf, 1 clients per round, run 1: nothing works"):
         run_study(plan, tasks, store)
     assert store.keys() == {key_of(plan, task) for task in tasks[:4]}
 
 
 def test_workers_that_die_are_told(failing, store, tmp_path):
     (tmp_path / "what.txt").write_text("import os; os._exit(3)")
-    with pytest.raises(StudyError, match=r"workers died .* memory; finished runs are kept"):
+    with pytest.raises(StudyError, match=r"worker processes died, .* memory; finished runs are kept"):
         run_study(failing, tasks_of(failing), store, n_jobs=2)
     (tmp_path / "what.txt").write_text("")
     run_study(failing, tasks_of(failing), store)
@@ -434,9 +434,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path, name, to_all, n_jobs):
     assert "Traceback" not in errors
     n_kept = len(store.keys())
     last = errors.splitlines()[-1]
-    assert (
-        last == f"Interrupted: {n_kept} of 200 runs are done and kept; the same command goes on from there."
-    )
+    assert last == f"Interrupted: {n_kept} of 200 runs are done and kept; the same command continues them."
     assert errors.count("Interrupted") == 1
     plan = load_plan(tmp_path / "plan.toml")
     assert store.keys() <= {key_of(plan, task) for task in tasks_of(plan)}

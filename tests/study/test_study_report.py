@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from fedkmeans.errors import DataError
-from fedkmeans.study.page import content, head
+from fedkmeans.study.page import content
+from fedkmeans.study.page import study as head
 from fedkmeans.study.page.pictures import ends, matched, png, strip, view_of
 from fedkmeans.study.page.study import page, script_json, write_report
 from tests.study.studies import K, make_study
@@ -260,8 +261,8 @@ def test_no_centroids(study):
 def test_the_head_says_what_was_run(study):
     plan, frame, _ = study
     found = dict(head.facts(plan, frame))
-    assert found["Data"] == "Digits: 1,797 rows of 64 columns, k = 4, dealt out IID and non-IID"
-    assert found["Clients"] == "4, of which 2 or 4 are asked in a round"
+    assert found["Data"] == "Digits: 1,797 rows of 64 columns, k = 4, IID and non-IID"
+    assert found["Clients"] == "4; 2 or 4 per round"
     assert found["Runs"] == "27 of 27 done (3 of each combination)"
     assert found["Last run"] == "2026-11-15 20:58:26 UTC"
     assert found["Computing time"] == "1 min 34 s"
@@ -278,8 +279,8 @@ def test_more_and_fewer_runs_than_planned(study):
 def test_data_that_comes_divided(tmp_path):
     wards = {"distributions": None, "distribution": "wards"}
     found = dict(head.facts(*make_study(tmp_path, data=(wards,))[:2]))
-    assert found["Data"] == "Digits: 1,797 rows of 64 columns, k = 4, comes divided (wards)"
-    assert found["Clients"] == "those of the data, of which 2 or 4 are asked in a round"
+    assert found["Data"] == "Digits: 1,797 rows of 64 columns, k = 4, with its own clients (wards)"
+    assert found["Clients"] == "those of the data; 2 or 4 per round"
 
 
 def test_commands_name_the_plan_and_no_folder_elsewhere(study, monkeypatch):

@@ -11,8 +11,8 @@ import pytest
 
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Store, run_study, tasks_of
-from fedkmeans.study.frame import results
 from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.results import load_results
 from fedkmeans.study.tables import COLUMNS, render, summarize
 from tests.study.frames import SYNTHETIC, make_frame, make_plan
 
@@ -377,7 +377,7 @@ def test_numbers_come_from_a_store(tmp_path):
     )
     store = Store(tmp_path)
     run_study(plan, tasks_of(plan), store)
-    frame = results(plan, store)
+    frame = load_results(plan, store)
     summary = summarize(plan, frame, "accuracy")
     records = [facts["accuracy"] for facts in store.facts().values() if facts["algorithm"] == "kfed"]
     row = cell(summary, "iid", "kfed", "Digits")

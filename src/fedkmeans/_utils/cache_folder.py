@@ -1,8 +1,7 @@
-"""A folder for what can be made again but takes long: compiled code, matplotlib's list of fonts.
+"""Cache folders for compiled code and matplotlib's list of fonts.
 
-A service often has no home, or one that it cannot write. Then a folder among the temporary files takes
-its place. Compiled code in a cache is run, so nobody else may write there: a folder that another user
-made, or could write to, is not used.
+A service often has no home folder, or may not write to it. It then uses a private folder among the temporary
+files. Compiled code in a cache is executed, so a folder that another user made or can write to is not used.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 @cache
 def writable_cache(name: str) -> Path | None:
-    """Return the folder for one kind of cached files, made if it was not there.
+    """Return the folder for one kind of cached files; create it if needed.
 
     Parameters
     ----------
@@ -40,7 +39,7 @@ def writable_cache(name: str) -> Path | None:
 
 
 def make_private(folder: Path) -> bool:
-    """Make a folder for this user alone, if it is not there; return whether it is one, and can be written."""
+    """Create a private folder if needed; return whether it is private and writable."""
     try:
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
@@ -50,7 +49,7 @@ def make_private(folder: Path) -> bool:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether it is a real folder, no link to one, that belongs to this user and nobody else can write."""
+    """Whether it is a folder, not a link, that belongs to this user and only this user can write to."""
     try:
         found = folder.lstat()
     except OSError:
@@ -59,7 +58,7 @@ def is_private(folder: Path) -> bool:
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether a file can be written to a folder, which is made if it is not there."""
+    """Whether a file can be written to a folder, which is created if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -69,9 +68,9 @@ def is_writable(folder: Path) -> bool:
 
 
 def prepare_matplotlib() -> None:
-    """Give matplotlib a folder that can be written where it has none; to be called before it is imported.
+    """Give matplotlib a writable folder if it has none; call this before importing it.
 
-    It would make a new one in each process, list all fonts anew, and complain.
+    Otherwise matplotlib creates a new folder and lists all fonts in each process, and warns.
     """
     home = _home()
     at_home = home is not None and os.access(home, os.W_OK)
@@ -84,9 +83,9 @@ def prepare_matplotlib() -> None:
 
 
 def _user_caches() -> Iterator[Path]:
-    """The places for caches of this user; there may be none."""
+    """Yield the cache folders of this user, if any."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if given.is_absolute():  # others are to be ignored, by the standard
+    if given.is_absolute():  # the standard says to ignore other paths
         yield given / "fedkmeans"
     home = _home()
     if home is not None:
@@ -94,7 +93,7 @@ def _user_caches() -> Iterator[Path]:
 
 
 def _home() -> Path | None:
-    """The home of this user; one who is not listed on this machine, as in containers, has none."""
+    """Return the home of this user; a user that the machine does not list, as in containers, has none."""
     try:
         return Path.home()
     except RuntimeError:
@@ -102,13 +101,13 @@ def _home() -> Path | None:
 
 
 def _private_temporary() -> Path | None:
-    """A folder among the temporary files that is this user's own; other processes find it again."""
+    """Return a private folder among the temporary files, the same for all processes of this user."""
     try:
         around = Path(tempfile.gettempdir())
         found = around.stat()
     except OSError:
         return None
-    # Nobody may be able to put another folder in its place.
+    # Nobody else may be able to replace the folder.
     is_sticky = bool(found.st_mode & stat.S_ISVTX)
     if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_sticky):
         return None

@@ -1,4 +1,4 @@
-"""Data frames of any make as arrays, without a second copy."""
+"""Convert data frames of any library to arrays without a second copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def numeric_frame(data: Any) -> nw.DataFrame[Any] | None:
     """Return `data` as a narwhals frame if it is one whose columns are all plain numbers, else None."""
     if isinstance(data, np.ndarray):
         return None
-    import narwhals as nw  # an array needs none of it, and it takes a moment to load
+    import narwhals as nw  # here, because it takes time to load and arrays do not need it
 
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame) or not len(frame.columns):
@@ -25,10 +25,10 @@ def numeric_frame(data: Any) -> nw.DataFrame[Any] | None:
 
 
 def ordered_array(frame: nw.DataFrame[Any], order: IntArray | None = None) -> DataArray:
-    """The frame as one array (n, m), its rows in `order`.
+    """Return the frame as one array (n, m) with its rows in `order`.
 
-    Filled a column at a time, so that there is never a second copy of the whole. The dtype is the
-    smallest that holds all columns without loss.
+    Columns are copied one at a time, so that there is never a second copy of the whole table. The dtype is
+    the smallest that represents all columns without loss.
 
     Parameters
     ----------
@@ -44,5 +44,5 @@ def ordered_array(frame: nw.DataFrame[Any], order: IntArray | None = None) -> Da
 
 
 def _dtypes(frame: nw.DataFrame[Any]) -> list[np.dtype[Any]]:
-    # Of whole columns: a column of integers with a gap is one of floats or objects.
+    # From the values: a column of integers with a missing value has floats or objects.
     return [frame[:, j].to_numpy().dtype for j in range(frame.shape[1])]

@@ -1,8 +1,7 @@
 """Randomness as a pure function of one seed and a path of names.
 
-Each random choice has a generator of its own, named by what it is for. So the choices of round 7
-do not depend on how much chance was used in round 6, a client's own choices depend on its name and
-not on its place in a list, and a run can be resumed or moved to another transport unchanged.
+Each random choice has its own generator, named by its purpose. The choices of round 7 do not depend on how
+many numbers were drawn in round 6, and a run can be resumed or moved to another transport unchanged.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import numpy as np
 
 
 def as_seed(random_state: Any) -> int:
-    """Turn what scikit-learn's users pass as `random_state` into one whole number.
+    """Turn a `random_state` as in scikit-learn into one whole number.
 
     Parameters
     ----------
     random_state : int, None, numpy.random.RandomState or numpy.random.Generator
-        An int is returned as it is; the others draw a number, so a second call gives another one.
+        An int is returned as it is; the others draw a number, so that a second call returns another.
     """
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
     if random_state is None:
-        # Fresh entropy rather than the global generator: drawing must not disturb the caller.
+        # New entropy instead of the global generator, whose state belongs to the caller.
         return int(np.random.default_rng().integers(2**31))
     from sklearn.utils import check_random_state  # takes long to load, and is seldom needed
 

@@ -1,4 +1,4 @@
-"""Threads for work that lets other threads run, and matrix products that start none of their own."""
+"""Run calls in threads, with matrix products limited to one thread each."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 @cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
-    """Threads are kept: starting them would take longer than a small round."""
+    """Return a pool that is kept: starting threads would take longer than a small round."""
     return ThreadPoolExecutor(n_threads, thread_name_prefix="fedkmeans")
 
 
 def _libraries() -> list[Any]:
-    """Those with matrix products that are loaded: NumPy's, and SciPy's, which compiled code uses."""
-    # One that is just being loaded, by another thread, has no `blas` yet.
+    """Return the loaded BLAS libraries: NumPy's, and SciPy's, which compiled code uses."""
+    # While another thread loads SciPy, the module has no `blas` yet.
     return _look_for_libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
 
 
 @cache
 def _look_for_libraries(with_scipy: bool) -> list[Any]:
-    """Look for them anew only where there are others: it takes milliseconds."""
+    """Search for libraries, which takes milliseconds; repeated only after SciPy was loaded."""
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
@@ -41,18 +41,18 @@ if hasattr(os, "register_at_fork"):
 
 
 class _SingleProducts:
-    """The limit on matrix products, shared by all threads: set by the first, lifted by the last."""
+    """The limit on matrix products, shared by all threads: the first sets it, the last lifts it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.n_users = 0
-        self.found: list[Any] = []  # libraries that were looked at
-        self.before: list[tuple[Any, int]] = []  # those that had several threads, and how many
+        self.found: list[Any] = []  # libraries at the last search
+        self.before: list[tuple[Any, int]] = []  # libraries with several threads, and their number
 
     def enter(self) -> None:
         with self.lock:
             found = _libraries()
-            if self.n_users == 0 or found is not self.found:  # some were loaded since the first came
+            if self.n_users == 0 or found is not self.found:  # a library was loaded since
                 several = [(library, library.num_threads) for library in found]
                 self.before += [(library, n) for library, n in several if n > 1]
                 self.found = found
@@ -74,7 +74,7 @@ _SINGLE = _SingleProducts()
 
 @contextmanager
 def single_products() -> Iterator[None]:
-    """Let matrix products run in the thread that asks for them: others would fight for the cores."""
+    """Run matrix products in the calling thread, so that they do not compete for the cores."""
     _SINGLE.enter()
     try:
         yield
@@ -83,7 +83,7 @@ def single_products() -> Iterator[None]:
 
 
 def _next(todo: deque[T]) -> T | None:
-    """Take the next, if there is one; safe in several threads at once."""
+    """Take the next item, or None; safe in several threads."""
     try:
         return todo.popleft()
     except IndexError:
@@ -91,10 +91,9 @@ def _next(todo: deque[T]) -> T | None:
 
 
 def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_threads: int) -> list[T]:
-    """Call a function with each of the argument lists, `n_threads` at a time; the results in their order.
+    """Call a function with each of the argument lists, `n_threads` at a time; return results in order.
 
-    The thread that asks works, too: waking another takes as long as a small call, and what that one
-    has not begun by then is done already.
+    The calling thread works too, because waking another thread takes as long as a small call.
     """
     with single_products():
         if n_threads <= 1 or len(calls) <= 1:
@@ -111,7 +110,7 @@ def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_t
         try:
             work()
         finally:
-            todo.clear()  # after an error, nothing more is begun
+            todo.clear()  # after an error, no further call starts
             begun = [helper for helper in helpers if not helper.cancel()]
             wait(begun)
         for helper in begun:
@@ -120,7 +119,7 @@ def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_t
 
 
 def split_evenly(sizes: Sequence[int], n_parts: int) -> list[slice]:
-    """Cut a list into at most `n_parts` runs of about the same total size."""
+    """Split a list into at most `n_parts` contiguous parts of about the same total size."""
     if n_parts <= 1:
         return [slice(0, len(sizes))][: len(sizes)]
     parts: list[slice] = []

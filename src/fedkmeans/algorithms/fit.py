@@ -24,7 +24,7 @@ from fedkmeans.algorithms.rounds import (
     sample_clients,
 )
 from fedkmeans.algorithms.state import RoundInfo, State
-from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.errors import DataError, FedKMeansWarning, ParameterError, Setting
 from fedkmeans.protocol.exchange import Ask, Conversation, run_concurrently
 from fedkmeans.protocol.messages import Describe, Description, ScoreTotals
 
@@ -72,9 +72,11 @@ def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversat
     if n_samples < max(2, n_clusters):
         largest = max(replies, key=lambda name: replies[name].n_samples)
         raise DataError(
-            f"The clients have n_samples={n_samples} row(s) in all (most has {largest!r}, "
-            f"{replies[largest].n_samples}), too few for n_clusters={n_clusters}. Ask for fewer clusters or "
-            "bring more rows; two rows are the least."
+            "The clients have ",
+            Setting(f"n_samples={n_samples} row(s)", typed=f"{n_samples} row{'s' * (n_samples != 1)}"),
+            f" in all (most has {largest!r}, {replies[largest].n_samples}), too few for ",
+            Setting("n_clusters", n_clusters),
+            ". Ask for fewer clusters or bring more rows; two rows are the least.",
         )
     kernels = "+".join(sorted({reply.kernel for reply in replies.values()} - {""}))
     sizes = {name: replies[name].n_samples for name in sorted(replies)}
@@ -113,7 +115,13 @@ def wf_kmeans(
     initialize = find_initializer(init, n_clusters, n_features)
     if n_init > 1 and not isinstance(init, str):
         warnings.warn(
-            f"init gives the centroids, so n_init={n_init} would repeat one run; 1 is used.", stacklevel=2
+            FedKMeansWarning(
+                "gives the centroids, so ",
+                Setting("n_init", n_init),
+                " would repeat one run; 1 is used.",
+                parameter="init",
+            ),
+            stacklevel=2,
         )
         n_init = 1
 
@@ -190,7 +198,12 @@ def kfed(
     chosen = sample_clients(clients, clients_per_round, seed, 0)
     n_local = n_local_clusters or variant.n_local(n_clusters)
     if n_local > n_clusters:
-        raise ParameterError(f"n_local_clusters is {n_local}, more than n_clusters={n_clusters}. Lower it.")
+        raise ParameterError(
+            f"is {n_local}, more than ",
+            Setting("n_clusters", n_clusters),
+            ". Lower it.",
+            parameter="n_local_clusters",
+        )
     found = yield from kfed_exchange(
         variant,
         n_clusters,

@@ -126,18 +126,23 @@ def find_initializer(init: str | DataArray, n_clusters: int, n_features: int) ->
     if isinstance(init, str):
         if init not in INITIALIZERS:
             names = ", ".join(INITIALIZERS)
-            raise ParameterError(f"init must be an array of centroids or one of {names}; got {init!r}.")
+            raise ParameterError(
+                f"must be an array of centroids or one of {names}; got {init!r}.", parameter="init"
+            )
         return INITIALIZERS[init]
     try:
         centroids = np.array(init, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"init must be a name or a table of numbers, got {init!r}.") from error
+        raise ParameterError(
+            f"must be a name or a table of numbers, got {init!r}.", parameter="init"
+        ) from error
     if centroids.shape != (n_clusters, n_features):
         raise ParameterError(
-            f"init must hold {n_clusters} centroids of {n_features} columns, got shape {centroids.shape}."
+            f"must hold {n_clusters} centroids of {n_features} columns, got shape {centroids.shape}.",
+            parameter="init",
         )
     if not np.isfinite(centroids).all():
-        raise ParameterError("init holds missing or infinite values.")
+        raise ParameterError("holds missing or infinite values.", parameter="init")
     return lambda *_: _given(centroids)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
 from fedkmeans.algorithms.state import Target
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, FedKMeansWarning, Setting
 from fedkmeans.kernels import kernel_for
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums, means, squared_distances
 from fedkmeans.protocol.exchange import Ask, Conversation
@@ -101,9 +101,13 @@ def fill_up(received: FloatArray, n_clusters: int, rng: np.random.Generator) -> 
     """Draw missing centroids uniformly in the box of the received ones; shape (n_clusters, m)."""
     missing = n_clusters - len(received)
     warnings.warn(
-        f"Too few centroids came from the clients: {len(received)} for n_clusters={n_clusters}. The missing "
-        "ones are drawn at random between them. A site sends no centroid that stands for too few rows, and "
-        "no more than it is asked for: ask for fewer clusters, or bring more clients or rows.",
+        FedKMeansWarning(
+            f"Too few centroids came from the clients: {len(received)} for ",
+            Setting("n_clusters", n_clusters),
+            ". The missing ones are drawn at random between them. A site sends no centroid that stands "
+            "for too few rows, and no more than it is asked for: ask for fewer clusters, or bring more "
+            "clients or rows.",
+        ),
         stacklevel=2,
     )
     drawn = rng.uniform(received.min(axis=0), received.max(axis=0), size=(missing, received.shape[1]))

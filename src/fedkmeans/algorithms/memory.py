@@ -30,7 +30,7 @@ from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.algorithms.response_log import ResponseLog
 from fedkmeans.algorithms.rounds import LocalWork, TargetFinder, weighted_average
 from fedkmeans.algorithms.state import State, Target
-from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.errors import FederationError, FedKMeansWarning, ParameterError, Setting
 from fedkmeans.kernels.reference.lloyd import means
 from fedkmeans.kernels.weighting import ECHOING
 from fedkmeans.protocol.exchange import Ask, AskTotal, Conversation, NewId, Total
@@ -113,8 +113,12 @@ class SumOfDeltas:
         """Begin again; all must be heard again too."""
         if self.begun + 1 == _OFTEN:
             warnings.warn(
-                f"The sum of the clients' last words was begun anew {_OFTEN} times, because clients left or "
-                "no longer knew what they had said. If this goes on, use memory='server'.",
+                FedKMeansWarning(
+                    f"The sum of the clients' last words was begun anew {_OFTEN} times, because clients "
+                    "left or no longer knew what they had said. If this goes on, use ",
+                    Setting("memory", "server"),
+                    ".",
+                ),
                 stacklevel=2,
             )
         k, m = self.total.high.weighted_sum.shape
@@ -318,15 +322,25 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
         return partial(weighted_average, work=work)
     if isinstance(work.weighting, str) and work.weighting in ECHOING:
         raise ParameterError(
-            f"weighting {work.weighting!r} does not go with memory: it gives weight to clusters in which a "
+            f"{work.weighting!r} does not go with memory: it gives weight to clusters in which a "
             "client has no points, and the client would go on voting for the place where the centroid was "
-            "when it was last asked. Use 'dynamic', or memory=None (in Python: "
-            f"FederatedKMeans.paper(weighting={work.weighting!r}))."
+            "when it was last asked.",
+            parameter="weighting",
+            remedy=(
+                "Use 'dynamic', or ",
+                Setting(
+                    f"memory=None: FederatedKMeans.paper(weighting={work.weighting!r})",
+                    typed="--algorithm wf",
+                ),
+                ".",
+            ),
         )
     if work.empty_clusters != "keep":
         raise ParameterError(
-            f"empty_clusters={work.empty_clusters!r} does not go with memory: a cluster that no client holds "
-            "stays where it is, since no weight stands behind a new place. Use 'keep', or memory=None."
+            f"{work.empty_clusters!r} does not go with memory: a cluster that no client holds "
+            "stays where it is, since no weight stands behind a new place.",
+            parameter="empty_clusters",
+            remedy=("Use 'keep', or ", Setting("memory", None, typed="--algorithm wf"), "."),
         )
     if isinstance(memory, str) and memory == "server":
         return partial(last_statistics, work=work)
@@ -335,6 +349,7 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
     if isinstance(memory, float | np.floating) and 0 < memory < 1:
         return partial(forgetting, work=work, gamma=float(memory))
     raise ParameterError(
-        "memory must be None (each round for itself), 'server' or 'client' (where each client's last word is "
-        f"kept), or a number between 0 and 1 (how much of the totals a round keeps); got {memory!r}."
+        "must be None (each round for itself), 'server' or 'client' (where each client's last word is "
+        f"kept), or a number between 0 and 1 (how much of the totals a round keeps); got {memory!r}.",
+        parameter="memory",
     )

@@ -142,8 +142,9 @@ def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
     """Refuse to ask more clients in a round than there are."""
     if n is not None and n > len(clients):
         raise ParameterError(
-            f"clients_per_round is {n}, but the federation has only {len(clients)} client(s). "
-            "Lower it, or leave it out to ask all of them."
+            f"is {n}, but the federation has only {len(clients)} client(s). "
+            "Lower it, or leave it out to ask all of them.",
+            parameter="clients_per_round",
         )
 
 

@@ -1,15 +1,15 @@
 """The command line: ``fedkmeans fit``, ``predict``, ``evaluate``, ``partition``, ``study`` and others.
 
-`commands` and `options` say what can be typed and import nothing heavy, so that help comes at once;
-each command's work is in a module of its own, imported when it is asked for.
+`options` and `commands` are tables; `typer_app` makes a program of them. They import nothing heavy, so
+that the help appears at once. The module that does the work of a command is imported when it runs.
 """
 
 from __future__ import annotations
 
 import sys
 
-from fedkmeans.cli.commands import app
 from fedkmeans.cli.process import end_like_ctrl_c, exit_code, make_streams_safe
+from fedkmeans.cli.typer_app import app
 
 __all__ = ["app", "main"]
 

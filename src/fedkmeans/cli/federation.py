@@ -1,9 +1,10 @@
-"""``fedkmeans federation`` new, serve, status and renew."""
+"""``fedkmeans federation`` new, add, remove, serve, renew and status, and ``fedkmeans site join``."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ import typer
 
 from fedkmeans._utils.checks import check_real
 from fedkmeans.cli import console
+from fedkmeans.cli.inputs import Source, names, read_source
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.source import names
-from fedkmeans.cli.words import count
+from fedkmeans.cli.text import count
+from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.certificates import AUTHORITY_DAYS, days_left, read_site_public
+from fedkmeans.flower.deploy.certificates import (
+    AUTHORITY_DAYS,
+    check_site_private,
+    days_left,
+    read_site_public,
+)
 from fedkmeans.flower.deploy.folder import (
     CONNECTION,
     FederationDetails,
@@ -24,35 +31,35 @@ from fedkmeans.flower.deploy.folder import (
     new_federation,
     renew_server,
 )
+from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.joining import check_server, make_ready, stay_connected
 from fedkmeans.flower.deploy.membership import add_sites, remove_site
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.serving import serve
+from fedkmeans.flower.deploy.site_programs import check_programs
 
 _HAND_OVER = "Hand each site its file, safely, and delete it here: it holds the site's private key."
 
 
 def make_federation(
-    path: Path,
+    *,
+    folder: Path,
     name: str | None,
-    host: str,
     sites: list[str],
-    columns: list[str],
-    port: int,
-    internal_port: int,
-    public_keys: list[str],
+    columns: list[str] | None,
+    public_key: list[str] | None,
+    **address: Any,
 ) -> None:
-    """Make the folder, and say what to do with it."""
+    """Make the folder, and say what to do with it; `address` is host, port and internal_port."""
     federation = FederationDetails(
-        name=name or path.resolve().name,
-        host=host,
-        port=port,
-        internal_port=internal_port,
+        name=name or folder.resolve().name,
         sites=names(sites, ()),
-        columns=names(columns, ()),
+        columns=names(columns or (), ()),
+        **address,
     )
-    folder = new_federation(path, federation, dict(_public_key(text) for text in public_keys))
-    _show_join_files(folder, federation.name, federation.sites)
-    console.say(f"{_HAND_OVER} Then start the server: fedkmeans federation serve {shlex.quote(str(path))}")
+    made = new_federation(folder, federation, _public_keys(public_key))
+    _show_join_files(made, federation.name, federation.sites)
+    console.say(f"{_HAND_OVER} Then start the server: fedkmeans federation serve {shlex.quote(str(folder))}")
 
 
 def _show_join_files(folder: FederationFolder, name: str, sites: Sequence[str]) -> None:
@@ -60,49 +67,52 @@ def _show_join_files(folder: FederationFolder, name: str, sites: Sequence[str]) 
     console.show_facts(f"{name}, {count(len(rows), 'site')}", rows)
 
 
-def add_to_federation(path: Path, sites: list[str], public_keys: list[str]) -> None:
+def add_to_federation(*, folder: Path, sites: list[str], public_key: list[str] | None) -> None:
     """Make join files for more sites, and say what to do with them."""
-    folder, new = FederationFolder(path.resolve()), names(sites, ())
-    known = add_sites(folder, new, dict(_public_key(text) for text in public_keys))
-    _show_join_files(folder, folder.read().name, new)
+    federation, new = FederationFolder(folder.resolve()), names(sites, ())
+    known = add_sites(federation, new, _public_keys(public_key))
+    _show_join_files(federation, federation.read().name, new)
     console.say(_HAND_OVER if known else f"{_HAND_OVER} The server will know them when it is started.")
 
 
-def remove_from_federation(path: Path, site: str) -> None:
+def remove_from_federation(*, folder: Path, site: str) -> None:
     """Remove a site, and say so."""
-    remove_site(FederationFolder(path.resolve()), site)
+    remove_site(FederationFolder(folder.resolve()), site)
     console.say(f"{site} is removed: its key is of no use any more. Runs that begin now go without it.")
 
 
-def _public_key(text: str) -> tuple[str, bytes]:
-    site, equals, file = text.partition("=")
-    if not equals:
-        raise ParameterError(f"--public-key must be SITE=FILE, got {text!r}")
-    return site, read_site_public(Path(file).read_bytes(), file)
+def _public_keys(texts: list[str] | None) -> dict[str, bytes]:
+    keys = {}
+    for text in texts or ():
+        site, equals, file = text.partition("=")
+        if not equals:
+            raise ParameterError(f"must be SITE=FILE, got {text!r}", parameter="public_key")
+        keys[site] = read_site_public(Path(file).read_bytes(), file)
+    return keys
 
 
-def serve_federation(path: Path, host: str) -> None:
+def serve_federation(*, folder: Path, listen: str) -> None:
     """Serve until interrupted."""
     try:
-        serve(FederationFolder(path.resolve()), console.note, host)
+        serve(FederationFolder(folder.resolve()), console.note, listen)
     except KeyboardInterrupt as stop:
         console.note("The server has ended; started again, it goes on where it was.")
         raise typer.Exit(exit_code(stop)) from None
 
 
-def renew_certificate(path: Path, days: float) -> None:
-    """Make a new certificate and say until when it is good."""
+def renew_certificate(*, folder: Path, days: float) -> None:
+    """Make a new certificate for the server."""
     check_real("--days", days, low=0, high=AUTHORITY_DAYS, low_open=True)
-    folder = FederationFolder(path)
-    renew_server(folder, days)
-    left = days_left((folder / "private/server.crt").read_bytes())
+    federation = FederationFolder(folder)
+    renew_server(federation, days)
+    left = days_left((federation / "private/server.crt").read_bytes())
     console.say(f"The new certificate is good for {left:.0f} days. Start the server again for it to be used.")
 
 
-def tell_status(path: Path, json: bool) -> None:
-    """Say who is connected and how the runs stand."""
-    folder = FederationFolder(path.resolve())
-    found = status_of(folder)
+def tell_status(*, folder: Path, json: bool) -> None:
+    """Show which sites are connected, and the state of the runs."""
+    federation = FederationFolder(folder.resolve())
+    found = status_of(federation)
     if json:
         console.write_json(found)
         return
@@ -111,11 +121,11 @@ def tell_status(path: Path, json: bool) -> None:
     rows = [("server", state), ("certificate", f"good for {left:.0f} days" if left > 0 else "expired")]
     rows += [(f"site {name}", status) for name, status in found["sites"].items()]
     rows += [(f"run {name}", _about_run(run)) for name, run in found["runs"].items()]
-    console.show_facts(folder.read().name, rows)
+    console.show_facts(federation.read().name, rows)
 
 
 def status_of(folder: FederationFolder) -> dict[str, Any]:
-    """What is known about a federation, as plain data."""
+    """Return the state of a federation, its sites and runs."""
     federation = folder.read()
     up = services.is_up(folder)
     online: dict[str, str] = {}
@@ -154,3 +164,61 @@ def check_served(folder: FederationFolder) -> None:
             "The server is not running. Start it with: fedkmeans federation serve "
             f"{shlex.quote(str(folder.path))}"
         )
+
+
+# --- a site ------------------------------------------------------------------------------------
+
+
+def join_federation(
+    *,
+    join_file: Path,
+    folder: Path | None,
+    key: Path | None,
+    check: bool,
+    min_cluster_size: int,
+    port: int,
+    source: dict[str, Any],
+) -> None:
+    """Check the rows, store them for answers, connect and stay connected."""
+    join = JoinFile.read(join_file)
+    if key is not None:
+        check_site_private(key.read_bytes(), str(key))
+    site = _site(join, Source.of(**source), SitePolicy(min_cluster_size))
+    folder = (folder or join_file.with_suffix("")).resolve()
+    member = make_ready(join, site, folder, key)
+    rows, columns = site.X.shape
+    console.note(
+        f"{join.site}: {count(rows, 'row')} of {count(columns, 'column')} are ready in {str(folder)!r}."
+    )
+    check_programs(member.home)
+    missing = check_server(member)
+    if check:
+        if missing is not None:
+            raise FederationError(
+                f"The rows are as they should be, but this site cannot join yet ({missing}). Ask whether the "
+                "server is running, and whether this network lets you through to it."
+            )
+        console.say("All is well: the rows are as they should be, and the server is the one it should be.")
+        return
+    if missing is not None:
+        console.note(f"This site cannot join yet ({missing}); it tries again until it can.")
+    try:
+        stay_connected(member, console.note, port)
+    except KeyboardInterrupt as stop:
+        console.note(f"{join.site} has left; the same command joins again.")
+        raise typer.Exit(exit_code(stop)) from None
+
+
+def _site(join: JoinFile, source: Source, policy: SitePolicy) -> Site:
+    """Return the site with its rows, in the columns of the join file."""
+    if join.columns:
+        if source.columns is not None:
+            raise ParameterError("the join file says which columns all sites have; leave out --columns")
+        source = replace(source, columns=join.columns)
+    tables = read_source(source, fixed_columns=bool(join.columns))
+    if len(tables) != 1:
+        raise ParameterError(
+            f"--data must be one file with the rows of one site; it holds {len(tables)} tables"
+        )
+    (table,) = tables
+    return Site(join.site, table.X, feature_names=table.feature_names, policy=policy)

@@ -1,4 +1,4 @@
-"""``fedkmeans federation run``: start a run on Flower, watch it, and tell what came of it."""
+"""``fedkmeans federation run``: start a run on Flower, follow it, and show the result."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from fedkmeans.cli import console
 from fedkmeans.cli.federation import check_served
 from fedkmeans.cli.fit import checked_tuning
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.progress import duration
-from fedkmeans.cli.words import count, why_stopped
-from fedkmeans.errors import DataError, FederationError, ParameterError
+from fedkmeans.cli.text import count, duration, why_stopped
+from fedkmeans.errors import DataError, FederationError, ParameterError, option_of
 from fedkmeans.flower.deploy import services
 from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, check_site_name
 from fedkmeans.flower.deploy.run_folder import RunFolder
@@ -40,23 +39,24 @@ _OVER = ("finished", "interrupted", "failed", "stopped")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What `run` was asked to do."""
+    """The options of `run`; `waiting` has the fields of `WaitPolicy`."""
 
     folder: Path
     name: str | None
     resume: bool
-    n_clusters: int
+    k: int
     algorithm: str
     seed: int | None
     tuning: dict[str, Any]
     waiting: dict[str, Any]
 
 
-def run_on_federation(wish: RunRequest, quiet: bool) -> None:
-    """Start, watch and tell; Ctrl-C ends the run after its round."""
-    folder = FederationFolder(wish.folder.resolve())
+def run_on_federation(*, quiet: bool, **options: Any) -> None:
+    """Start a run, follow it and show the result; Ctrl-C ends it after the current round."""
+    request = RunRequest(**options)
+    folder = FederationFolder(request.folder.resolve())
     folder.read()
-    run, settings = _settings(folder, wish)
+    run, settings = _settings(folder, request)
     check_served(folder)
     started = time.monotonic()
     run_id = _start(folder, run, settings)
@@ -67,55 +67,56 @@ def run_on_federation(wish: RunRequest, quiet: bool) -> None:
         _tell(run, settings, status, time.monotonic() - started)
         raise typer.Exit(exit_code(stop)) from None
     if status.get("status") not in ("finished", "interrupted"):
-        raise FederationError(_why_failed(wish, run, status))
+        raise FederationError(_why_failed(request, run, status))
     if not quiet:
         _tell(run, settings, status, time.monotonic() - started)
 
 
-def _settings(folder: FederationFolder, wish: RunRequest) -> tuple[RunFolder, RunSettings]:
-    """The run's folder, and settings that are checked before anything is started."""
-    name = wish.name or datetime.now().astimezone().strftime("%Y-%m-%d_%H-%M-%S")
+def _settings(folder: FederationFolder, request: RunRequest) -> tuple[RunFolder, RunSettings]:
+    """Return the run's folder, and settings that are checked before anything starts."""
+    name = request.name or datetime.now().astimezone().strftime("%Y-%m-%d_%H-%M-%S")
     check_site_name(name)
     run = RunFolder(folder / "runs" / name)
-    if wish.resume and wish.name is None:
+    if request.resume and request.name is None:
         raise ParameterError("--resume needs the --name of the run to go on with")
-    if wish.resume and not (run.path / _SETTINGS_FILE).exists():
+    if request.resume and not (run.path / _SETTINGS_FILE).exists():
         raise ParameterError(f"there is no run {name!r} to go on with; leave out --resume")
-    if run.path.exists() and not wish.resume:
+    if run.path.exists() and not request.resume:
         raise ParameterError(
             f"there is a run {name!r} already; go on with it (--resume) or choose another --name"
         )
-    settings = _settings_of(run, wish) if wish.resume else _new_settings(run, wish)
-    return run, replace(settings, waiting=WaitPolicy(**wish.waiting))
+    settings = _settings_of(run, request) if request.resume else _new_settings(run, request)
+    return run, replace(settings, waiting=WaitPolicy(**request.waiting))
 
 
-def _new_settings(run: RunFolder, wish: RunRequest) -> RunSettings:
-    tuning = checked_tuning(wish.algorithm, wish.tuning)
+def _new_settings(run: RunFolder, request: RunRequest) -> RunSettings:
+    tuning = checked_tuning(request.algorithm, request.tuning)
     if tuning.get("init", "kfed") not in INITIALIZERS:
         raise ParameterError(f"--init must be one of {', '.join(INITIALIZERS)} in a federation")
     return RunSettings(
-        n_clusters=wish.n_clusters,
-        algorithm=wish.algorithm,
-        seed=as_seed(None) if wish.seed is None else wish.seed,
+        n_clusters=request.k,
+        algorithm=request.algorithm,
+        seed=as_seed(None) if request.seed is None else request.seed,
         tuning=tuning,
-        folder=run.path.name,  # sites are told all settings, and its whole path is none of their business
+        folder=run.path.name,  # not its path, as sites receive all settings
     )
 
 
-def _settings_of(run: RunFolder, wish: RunRequest) -> RunSettings:
-    """The settings with which a run was begun; what is given again must be the same."""
+def _settings_of(run: RunFolder, request: RunRequest) -> RunSettings:
+    """Return the settings with which a run was begun; options that are given again must be the same."""
     settings = from_run_config(tomllib.loads((run.path / _SETTINGS_FILE).read_text(encoding="utf-8")))
-    given = {"k": wish.n_clusters, **checked_tuning(settings.algorithm, wish.tuning)}
-    begun = {"k": settings.n_clusters, **settings.tuning}
-    if wish.seed is not None:
-        given["seed"], begun["seed"] = wish.seed, settings.seed
-    if wish.algorithm != _USUAL_ALGORITHM:  # else it was probably not given
-        given["algorithm"], begun["algorithm"] = wish.algorithm, settings.algorithm
+    given = {"n_clusters": request.k, **checked_tuning(settings.algorithm, request.tuning)}
+    begun = {"n_clusters": settings.n_clusters, **settings.tuning}
+    if request.seed is not None:
+        given["seed"], begun["seed"] = request.seed, settings.seed
+    if request.algorithm != _USUAL_ALGORITHM:  # the default was probably not typed
+        given["algorithm"], begun["algorithm"] = request.algorithm, settings.algorithm
     for name, value in given.items():
         if value != begun.get(name):
+            option, then = option_of(name), begun.get(name, "the default")
             raise ParameterError(
-                f"the run {run.path.name!r} was begun with {name}={begun.get(name, 'the default')}, not "
-                f"{value}; leave it out, or begin another run"
+                f"the run {run.path.name!r} was begun with {option} {then}, not {value}; leave it out, or "
+                "begin another run"
             )
     return settings
 
@@ -131,7 +132,7 @@ def _start(folder: FederationFolder, run: RunFolder, settings: RunSettings) -> s
 
 
 def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -> dict[str, Any]:
-    """Show the rounds as they come until the run is over; returns how it ended."""
+    """Show the rounds until the run is over; return how it ended."""
     shown, lost, next_question = 0, False, time.monotonic() + _ASK_FLOWER_S
     first: dict[str, Any] | None = None
     while True:
@@ -154,8 +155,8 @@ def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -
 
 
 def _note_end(run: RunFolder, run_id: str, reason: str) -> None:
-    """Write down that a run failed which could not say so itself."""
-    # Perhaps it could not because the disk is full; who is watching is told in any case.
+    """Record that a run failed which could not record it itself."""
+    # The disk may be full; the user is told in any case.
     with suppress(OSError, DataError):
         run.say("failed", run=run_id, reason=reason)
 
@@ -179,7 +180,7 @@ def _about_round(line: dict[str, Any], first: dict[str, Any]) -> str:
 
 
 def _ended(folder: FederationFolder, run_id: str, lost: bool) -> tuple[str | None, bool]:
-    """How Flower says that a run ended, None while it goes on; and whether the server is lost."""
+    """Return how Flower says that a run ended, None while it runs; and whether the server is lost."""
     try:
         (found,) = services.flwr(folder, "list", CONNECTION, "--run-id", run_id)["runs"]
     except FederationError:
@@ -192,7 +193,7 @@ def _ended(folder: FederationFolder, run_id: str, lost: bool) -> tuple[str | Non
 
 
 def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, Any]:
-    """Wish for an end after this round; a second Ctrl-C ends the run at once."""
+    """Ask the run to end after this round; a second Ctrl-C ends it at once."""
     run.ask_to_stop()
     console.note("The run ends after this round, with the best it has. Ctrl-C again ends it now.")
     try:
@@ -205,13 +206,13 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
         return {"status": "stopped", "reason": "it can be resumed with --resume"}
 
 
-def _why_failed(wish: RunRequest, run: RunFolder, status: dict[str, Any]) -> str:
+def _why_failed(request: RunRequest, run: RunFolder, status: dict[str, Any]) -> str:
     reason = str(status.get("reason", status.get("status"))).rstrip(".")
     usual = asdict(WaitPolicy())
-    waiting = [f" --{name.replace('_', '-')} {v}" for name, v in wish.waiting.items() if v != usual[name]]
+    waiting = [f" --{name.replace('_', '-')} {v}" for name, v in request.waiting.items() if v != usual[name]]
     return (
         f"The run ended without a model: {reason}. What the sites answered is kept; go on with: fedkmeans "
-        f"federation run {shlex.quote(str(wish.folder))} -k {wish.n_clusters} --name {run.path.name} --resume"
+        f"federation run {shlex.quote(str(request.folder))} -k {request.k} --name {run.path.name} --resume"
         f"{''.join(waiting)}"
     )
 
@@ -239,7 +240,7 @@ def _tell(run: RunFolder, settings: RunSettings, status: dict[str, Any], seconds
 
 
 def _missing(run: RunFolder) -> dict[str, list[str]]:
-    """Why each site gave no answer, once for each time."""
+    """Return the reasons why each site gave no answer, one for each time."""
     found: dict[str, list[str]] = {}
     for line in run.progress():
         for site, why in line["missing"].items():

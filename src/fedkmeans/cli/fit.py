@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,18 @@ from fedkmeans.algorithms.fit import agree_on_schema
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.algorithms.memory import MemorySetting
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Client, as_clients, deal_out, notes_on_columns, read_source
+from fedkmeans.cli.inputs import BuiltIn, Client, Source, as_clients, deal_out, notes_on_columns, read_source
 from fedkmeans.cli.options import TUNING
 from fedkmeans.cli.outputs import check_model_place
 from fedkmeans.cli.process import exit_code, undisturbed
-from fedkmeans.cli.progress import duration, watch_rounds
-from fedkmeans.cli.source import BuiltIn, Source
-from fedkmeans.cli.words import WEIGHTING_NAMES, count, exchanged, option, why_stopped
+from fedkmeans.cli.progress import watch_rounds
+from fedkmeans.cli.text import count, duration, exchanged, why_stopped
 from fedkmeans.client.in_process import InProcess
 from fedkmeans.client.shared_table import common_table
 from fedkmeans.client.site import Site
 from fedkmeans.data import read_table
 from fedkmeans.data.wording import listing
-from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.errors import DataError, ParameterError, option_of
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.kernels.reference.lloyd import assign
@@ -41,75 +39,59 @@ from fedkmeans.protocol.exchange import run
 
 # Loading compiled code takes less than this, compiling it more.
 _WORTH_MENTIONING_S = 2.0
+# Those that the help lists; others that the package knows are for internal use.
+WEIGHTING_NAMES = ("dynamic", "equal", "by_size", "by_compactness")
 
 
-@dataclass(frozen=True)
-class FitRequest:
-    """What `fit` was asked to do.
-
-    Attributes
-    ----------
-    source : Source
-    built_in : BuiltIn or None
-        Used in place of files.
-    algorithm : str
-    n_clusters : int
-    tuning : dict
-        Parameters of the estimator that were given; `init`, `memory` and `patience` as text.
-    seed : int or None
-    out : pathlib.Path
-    force : bool
-        Whether a model at `out` may be replaced.
-    """
-
-    source: Source
-    built_in: BuiltIn | None
-    algorithm: str
-    n_clusters: int
-    tuning: dict[str, Any]
-    seed: int | None
-    out: Path
-    force: bool = False
-
-
-def run_fit(task: FitRequest, quiet: bool) -> None:
-    """Read, fit, save and tell; when interrupted, save what there is and exit as shells expect."""
-    check_model_place(task.out, task.force)
-    seed = as_seed(None) if task.seed is None else check_integer("--seed", task.seed, least=0)
-    check_integer("-k", task.n_clusters)
-    # Before anything is read, so that an option that does not fit is told at once.
-    tuning = checked_tuning(task.algorithm, task.tuning)
-    clients = _read(task, seed)
-    tuning = _with_start(tuning, task.n_clusters, clients[0])
-    estimator = registry.make(task.algorithm, n_clusters=task.n_clusters, random_state=seed, **tuning)
+def run_fit(
+    *,
+    k: int,
+    algorithm: str,
+    seed: int | None,
+    out: Path,
+    force: bool,
+    quiet: bool,
+    source: dict[str, Any],
+    built_in: dict[str, Any],
+    tuning: dict[str, Any],
+) -> None:
+    """Read, fit, save and report. After Ctrl-C the result so far is saved."""
+    data = Source.of(**source)
+    dataset = BuiltIn.of(**built_in)
+    check_model_place(out, force)
+    seed = as_seed(None) if seed is None else check_integer("--seed", seed, least=0)
+    check_integer("-k", k)
+    # Before the data is read, so that a wrong option is reported at once.
+    tuning = checked_tuning(algorithm, tuning)
+    clients = _read(data, dataset, seed)
+    tuning = _with_start(tuning, k, clients[0])
+    estimator = registry.make(algorithm, n_clusters=k, random_state=seed, **tuning)
     stopwatch = Stopwatch()
-    fit = _fit_pooled if registry.find_algorithm(task.algorithm).pooled else _fit_federated
+    found = registry.find_algorithm(algorithm)
     try:
-        fit(estimator, clients, registry.find_algorithm(task.algorithm).title, quiet)
+        (_fit_pooled if found.pooled else _fit_federated)(estimator, clients, found.title, quiet)
     except KeyboardInterrupt as stop:
         if not hasattr(estimator, "cluster_centers_"):
             console.interrupted("there is no result yet, so nothing is written.")
         else:
-            _save(task, estimator, clients)
+            _save(algorithm, out, estimator, clients)
             console.interrupted(
-                f"the model so far is saved in {str(task.out)!r}, after {count(estimator.n_iter_, 'round')}."
+                f"the model so far is saved in {str(out)!r}, after {count(estimator.n_iter_, 'round')}."
             )
         raise typer.Exit(exit_code(stop)) from None
-    model = _save(task, estimator, clients)
-    sizes = sum(
-        np.bincount(assign(client.X, model.centroids), minlength=len(model.centroids)) for client in clients
-    )
+    model = _save(algorithm, out, estimator, clients)
+    k = len(model.centroids)
+    sizes = np.sum([np.bincount(assign(c.X, model.centroids), minlength=k) for c in clients], axis=0)
     if not quiet:
-        _tell(task, model, np.asarray(sizes), stopwatch)
-    _note_on_empty(task, np.asarray(sizes))
+        _tell(found, model, out, sizes, stopwatch)
+    _note_on_empty(found, tuning, sizes)
 
 
 def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
-    """Turn text into what the estimator takes; refuse what it does not take, in terms of options."""
+    """Return the parameters of the estimator for options as typed; refuse those that it does not take."""
     _check_options(name, tuning)
     tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}
-    if not registry.find_algorithm(name).pooled:
-        registry.make(name, **tuning).check_parameters()
+    registry.make(name, **tuning).check_parameters()
     return tuning
 
 
@@ -123,14 +105,14 @@ def _check_options(name: str, tuning: dict[str, Any]) -> None:
         rule = algorithm.fixed["weighting"]
         raise ParameterError(f"--weighting cannot be set for {name!r}, it is {rule!r}; use --algorithm wf")
     if unknown and set(unknown) <= {"memory", "tol_score"} & algorithm.fixed.keys():
-        options = ", ".join(map(option, unknown))
+        options = ", ".join(map(option_of, unknown))
         memory = _memory(tuning.get("memory", "server"))
         way = "leave it out" if memory is None else f"use --algorithm {registry.algorithm_with(memory)}"
         raise ParameterError(f"{options} cannot be set for {name!r}, which has no memory; {way}")
     if unknown:
-        options = ", ".join(map(option, takes))
+        options = ", ".join(map(option_of, takes))
         raise ParameterError(
-            f"{', '.join(map(option, unknown))} cannot be set for {name!r} ({algorithm.title}). "
+            f"{', '.join(map(option_of, unknown))} cannot be set for {name!r} ({algorithm.title}). "
             f"It takes {options}."
         )
     if "weighting" in tuning:
@@ -149,19 +131,19 @@ def _check_init(init: str) -> None:
     raise ParameterError(f"--init must be one of {ways}, or a file or model with centroids; got {init!r}")
 
 
-def _read(task: FitRequest, seed: int) -> list[Client]:
-    if (task.built_in is None) == (not task.source.paths):
+def _read(source: Source, built_in: BuiltIn | None, seed: int) -> list[Client]:
+    if (built_in is None) == (not source.paths):
         raise ParameterError("give either data files or a built-in data set with --dataset; see --help")
-    if task.built_in is not None:
-        return deal_out(task.built_in, seed)
-    clients = as_clients(read_source(task.source))
+    if built_in is not None:
+        return deal_out(built_in, seed)
+    clients = as_clients(read_source(source))
     for note in notes_on_columns(clients):
         console.note(note)
     return clients
 
 
 def _with_start(tuning: dict[str, Any], n_clusters: int, client: Client) -> dict[str, Any]:
-    """Put the centroids of a file or a model in the place of its name."""
+    """Replace the name of a file or a model by its centroids."""
     if tuning.get("init", "kfed") in INITIALIZERS:
         return tuning
     init, shape = tuning["init"], (n_clusters, client.X.shape[1])
@@ -195,7 +177,7 @@ def _memory(text: str) -> MemorySetting:
     return share
 
 
-# Options whose value is a word or a number.
+# Options whose value is a name or a number.
 _AS_TEXT: dict[str, Callable[[str], Any]] = {"memory": _memory, "patience": _patience}
 
 
@@ -229,7 +211,7 @@ def _fit_federated(estimator: Any, clients: list[Client], title: str, quiet: boo
 
 
 def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) -> None:
-    # The same checks as for a federation, with the same words.
+    # The same checks as for a federation, with the same messages.
     run(_federation(clients), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
     X = clients[0].X if len(clients) == 1 else np.concatenate([client.X for client in clients])
     names = clients[0].feature_names
@@ -249,17 +231,18 @@ def _federation(clients: list[Client], n_jobs: int | None = None, kernel: str = 
     return InProcess.from_sorted(table, names, starts, None, columns, n_jobs=n_jobs, kernel=kernel)
 
 
-def _save(task: FitRequest, estimator: Any, clients: list[Client]) -> Model:
+def _save(algorithm: str, out: Path, estimator: Any, clients: list[Client]) -> Model:
     sizes = [{"name": client.name, "n_samples": len(client.X)} for client in clients]
     dtype = ", ".join(sorted({str(client.X.dtype) for client in clients}))
     with undisturbed():
-        model = Model.from_estimator(estimator, algorithm=task.algorithm, clients=sizes, dtype=dtype)
-        model.save(task.out)
+        model = Model.from_estimator(estimator, algorithm=algorithm, clients=sizes, dtype=dtype)
+        model.save(out)
     return model
 
 
-def _tell(task: FitRequest, model: Model, sizes: IntArray, stopwatch: Stopwatch) -> None:
-    algorithm = registry.find_algorithm(task.algorithm)
+def _tell(
+    algorithm: registry.Algorithm, model: Model, out: Path, sizes: IntArray, stopwatch: Stopwatch
+) -> None:
     result, data = model.card["result"], model.card["data"]
     sent = exchanged(model.card["history"])
     rows = [
@@ -275,24 +258,25 @@ def _tell(task: FitRequest, model: Model, sizes: IntArray, stopwatch: Stopwatch)
         ("time", _time(stopwatch)),
     ]
     console.show_facts(f"{algorithm.title}, {count(len(model.centroids), 'cluster')}", rows)
-    place = shlex.quote(str(task.out))
-    console.say(f"The model is in {str(task.out)!r}. To look at it: fedkmeans inspect {place}")
+    place = shlex.quote(str(out))
+    console.say(f"The model is in {str(out)!r}. To look at it: fedkmeans inspect {place}")
 
 
 def _time(stopwatch: Stopwatch) -> str:
-    """Tell the time; the part that is spent only once on a machine by itself, if it is worth mentioning."""
+    """Return the time; compiling, which happens once per machine, is told separately."""
     seconds, preparation = stopwatch.seconds(), stopwatch.preparation()
     if preparation < _WORTH_MENTIONING_S:
         return duration(seconds + preparation)
     return f"{duration(seconds)}, and {duration(preparation)} to load and compile"
 
 
-def _note_on_empty(task: FitRequest, sizes: IntArray) -> None:
+def _note_on_empty(algorithm: registry.Algorithm, tuning: dict[str, Any], sizes: IntArray) -> None:
     empty = int((sizes == 0).sum())
     if empty:
         ways = ["fewer clusters", "another --seed"]
-        if "init" in registry.find_algorithm(task.algorithm).parameters():
-            ways += ["--init k-means++"] if task.tuning.get("init") != "k-means++" else []
+        init = tuning.get("init")
+        if "init" in algorithm.parameters() and not (isinstance(init, str) and init == "k-means++"):
+            ways.append("--init k-means++")
         have = "has" if empty == 1 else "have"
         console.note(
             f"{empty:,} of {count(len(sizes), 'cluster')} {have} no rows; "

@@ -1,19 +1,20 @@
-"""Reading what a `Source` names, for fitting and for use with a model."""
+"""The data that a command reads: files or a built-in data set, for fitting and for use with a model."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import csv
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import typer
 
 from fedkmeans._utils.checks import check_choice
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.cli import console
-from fedkmeans.cli.source import BuiltIn, Source, names
 from fedkmeans.data import PARTITIONERS, ClientTable, Dataset, load_dataset, partition, read_clients
 from fedkmeans.data.clients import data_files
 from fedkmeans.data.readers import TEXT_SUFFIXES, read_raw
@@ -23,7 +24,7 @@ from fedkmeans.data.wording import listing
 from fedkmeans.errors import ModelError, ParameterError
 from fedkmeans.model import Model
 
-# Beyond this ratio of standard deviations the wider column alone decides which centroid is nearest.
+# Beyond this ratio of standard deviations the wider column dominates all distances.
 _UNEVEN = 100.0
 _USUAL_CLIENTS = 10
 _MOST_NAMED = 5
@@ -31,20 +32,87 @@ _BLOCK_ROWS = 2**16
 
 
 @dataclass(frozen=True)
+class Source:
+    """Files and how to read them.
+
+    Attributes
+    ----------
+    paths : tuple of pathlib.Path
+        Files and folders.
+    label, client_column : str or None
+    columns : tuple of str or None
+    drop : tuple of str
+        Both as typed: whether a comma separates names depends on the columns of the files.
+    missing : str
+        "error" or "drop-rows".
+    header : bool or None
+        Whether the first line of a text file names the columns; None means that it is guessed.
+    """
+
+    paths: tuple[Path, ...] = ()
+    label: str | None = None
+    client_column: str | None = None
+    columns: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    missing: str = "error"
+    header: bool | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Path | Sequence[Path] = (),
+        *,
+        columns: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        header: str | None = None,
+        **others: Any,
+    ) -> Self:
+        """Make a source of the options as typed."""
+        paths = (data,) if isinstance(data, Path) else tuple(data)
+        has_header = None if header is None else header == "yes"
+        return cls(paths, columns=tuple(columns) or None, drop=tuple(drop), header=has_header, **others)
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A built-in data set, and how to divide it among clients; None means not given."""
+
+    name: str
+    how: str | None = None
+    n_clients: int | None = None
+    options: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        dataset: str | None = None,
+        distribution: str | None = None,
+        n_clients: int | None = None,
+        **options: float,
+    ) -> Self | None:
+        """Make one of the options as typed; None without a data set."""
+        if dataset is not None:
+            return cls(dataset, distribution, n_clients, options)
+        given = {"distribution": distribution, "n-clients": n_clients, **options}
+        for name in (name for name, value in given.items() if value is not None):
+            raise typer.BadParameter("only --dataset is dealt out to clients.", param_hint=f"--{name}")
+        return None
+
+
+@dataclass(frozen=True)
 class Client:
-    """One client's rows `X` (n, m), and their true labels (n,) where there are any."""
+    """One client's rows `X` (n, m)."""
 
     name: str
     X: DataArray
     feature_names: tuple[str, ...] | None
-    labels: DataArray | None = None
 
 
 def read_source(source: Source, fixed_columns: bool = False) -> list[ClientTable]:
-    """Read the files, and say so when rows were left out or columns have no names.
+    """Read the files; note rows that are left out and columns without names.
 
-    With `fixed_columns` the columns are those of a model: names that are not to be split, and errors
-    do not advise to choose others.
+    With `fixed_columns` the columns are those of a model: their names are not split, and errors do not
+    advise choosing others.
     """
     files = data_files(source.paths)
     keywords = reading(source, files)
@@ -59,7 +127,7 @@ def read_source(source: Source, fixed_columns: bool = False) -> list[ClientTable
 
 
 def reading(source: Source, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the keywords of `read_clients` and `read_table` for what was asked."""
+    """Return the source as keywords of `read_clients` and `read_table`."""
     columns, drop = source.columns, source.drop
     known: tuple[str, ...] = ()
     if files and any("," in text for text in (*(columns or ()), *drop)):
@@ -86,7 +154,7 @@ def notes_on_rows(tables: Sequence[ClientTable | Table]) -> list[str]:
 
 
 def note_on_headers(source: Source, is_named: Mapping[Path, bool]) -> None:
-    """Say which text files have no header, unless it was said that they have none."""
+    """Note which text files have no header, unless the user said so."""
     found = [path for path, named in is_named.items() if not named and path.suffix.lower() in TEXT_SUFFIXES]
     if not found or source.header is False:
         return
@@ -98,15 +166,30 @@ def note_on_headers(source: Source, is_named: Mapping[Path, bool]) -> None:
 
 
 def as_clients(tables: Sequence[ClientTable]) -> list[Client]:
-    """Keep of each table what a fit needs."""
-    return [Client(table.name, table.X, table.feature_names, table.labels) for table in tables]
+    """Keep the parts of each table that a fit needs."""
+    return [Client(table.name, table.X, table.feature_names) for table in tables]
+
+
+def names(values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """Split names at commas, unless the whole is the name of a column.
+
+    As in CSV, a name with a comma is put in quotes.
+    """
+    found: list[str] = []
+    for value in values:
+        # A quotation mark means something only where there is a comma to protect.
+        parts = [value]
+        if value not in known and "," in value:
+            parts = next(csv.reader([value], skipinitialspace=True))
+        found += [part if part in known else part.strip() for part in parts]
+    return tuple(name for name in found if name)
 
 
 # --- built-in data -----------------------------------------------------------------------------
 
 
 def check_way(option: str, how: str, given: Collection[str], more: Collection[str] = ()) -> str:
-    """Check the name of a way to deal rows out and that its options are there; return the name."""
+    """Check the name of a partitioner and that its options are given; return the name."""
     known = how.replace("_", "-")
     check_choice(option, known, {*PARTITIONERS, *more})
     takes = set(PARTITIONERS[known].options) if known in PARTITIONERS else set()
@@ -118,14 +201,13 @@ def check_way(option: str, how: str, given: Collection[str], more: Collection[st
 
 
 def deal_out(built_in: BuiltIn, seed: int) -> list[Client]:
-    """Load a built-in data set and deal it out, unless it comes divided into clients already."""
+    """Load a built-in data set and divide it among clients, unless it is divided already."""
     dataset = load_dataset(built_in.name)
     if dataset.clients is None:
-        given = [name for name, _ in built_in.options]
-        how = check_way("--distribution", built_in.how or "iid", given)
+        how = check_way("--distribution", built_in.how or "iid", built_in.options)
         n_clients = _USUAL_CLIENTS if built_in.n_clients is None else built_in.n_clients
         rng = generator(seed, "partition")
-        numbers = partition(how, dataset.X, dataset.y, n_clients, rng, **dict(built_in.options))
+        numbers = partition(how, dataset.X, dataset.y, n_clients, rng, **built_in.options)
         return split(dataset, numbers, None)
     if built_in.how is not None or built_in.n_clients is not None or built_in.options:
         raise ParameterError(
@@ -135,15 +217,15 @@ def deal_out(built_in: BuiltIn, seed: int) -> list[Client]:
 
 
 def split(dataset: Dataset, numbers: DataArray, client_names: tuple[str, ...] | None) -> list[Client]:
-    """Cut a data set into its clients; the rows are sorted once, and the clients are views of them."""
+    """Divide a data set into clients; the rows are sorted once, and the clients are views of them."""
     order = np.argsort(numbers, kind="stable")
-    X, y = dataset.X[order], dataset.y[order]
+    X = dataset.X[order]
     sizes = np.bincount(numbers)
     stops = np.cumsum(sizes)
     width = len(str(len(sizes) - 1))
     called = client_names or tuple(f"client-{i:0{width}d}" for i in range(len(sizes)))
     return [
-        Client(name, X[stop - size : stop], dataset.feature_names, y[stop - size : stop])
+        Client(name, X[stop - size : stop], dataset.feature_names)
         for name, size, stop in zip(called, sizes, stops, strict=True)
     ]
 
@@ -152,7 +234,7 @@ def split(dataset: Dataset, numbers: DataArray, client_names: tuple[str, ...] | 
 
 
 def read_for_model(model: Model, source: Source) -> list[ClientTable]:
-    """Read the columns that a model needs, found by name; without names in a file, by position."""
+    """Read the columns that a model needs: by name, or by position in files without names."""
     files = data_files(source.paths)
     unnamed: list[Path] = []
     extra: dict[str, None] = {}
@@ -189,11 +271,11 @@ def column_names(file: Path, header: bool | None = None) -> tuple[tuple[str, ...
     return raw.names, raw.is_named
 
 
-# --- columns that deserve a word ---------------------------------------------------------------
+# --- notes on columns --------------------------------------------------------------------------
 
 
 def notes_on_columns(clients: Sequence[Client]) -> list[str]:
-    """Say so when columns are constant, or differ so much in scale that the widest decide alone."""
+    """Note columns that are constant, and scales so different that the widest columns dominate."""
     called = clients[0].feature_names or tuple(f"x{i}" for i in range(clients[0].X.shape[1]))
     low = np.min([client.X.min(axis=0) for client in clients], axis=0)
     high = np.max([client.X.max(axis=0) for client in clients], axis=0)
@@ -202,13 +284,13 @@ def notes_on_columns(clients: Sequence[Client]) -> list[str]:
     if constant:
         what = "column {} is constant and says" if len(constant) == 1 else "columns {} are constant and say"
         notes.append(f"{what.format(listing(constant, _MOST_NAMED))} nothing about clusters.")
-    # By value and not by spread, which rounding makes a little larger than 0 for a constant of 0.1.
+    # By value: the standard deviation of a constant 0.1 is a little larger than 0, due to rounding.
     scales = _on_scales([client.X for client in clients], called, np.flatnonzero(low != high))
     return notes if scales is None else [*notes, scales]
 
 
 def _on_scales(shards: Sequence[DataArray], called: Sequence[str], varying: IntArray) -> str | None:
-    with np.errstate(over="ignore", invalid="ignore"):  # values too large are refused later, by name
+    with np.errstate(over="ignore", invalid="ignore"):  # values that are too large are refused later, by name
         spread = _standard_deviations(shards)
     varying = varying[np.isfinite(spread[varying]) & (spread[varying] > 0)]
     if len(varying) < 2:

@@ -9,25 +9,30 @@ from typing import Any
 import numpy as np
 
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
-from fedkmeans.cli.source import Source
-from fedkmeans.cli.words import as_typed, count, exchanged, why_stopped
+from fedkmeans.cli.inputs import Source, as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
+from fedkmeans.cli.text import count, exchanged, why_stopped
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names
 from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name
 from fedkmeans.data.readers import RawTable, read_raw
-from fedkmeans.errors import DataError, ParameterError
+from fedkmeans.errors import DataError, ParameterError, as_typed
 from fedkmeans.model import Model, is_model
 from fedkmeans.registry import ALGORITHMS
 
+_MOST_NAMES = 20
+_MOST_MESSAGES = 10
+_MOST_CELLS = 200  # a larger table of centroids is not shown
+_MOST_ACROSS = 5  # numbers that fit side by side in 80 columns
+_NUMBERS = {"n_missing": "missing", "minimum": "min", "mean": "mean", "maximum": "max"}
 
-def run_inspect(source: Source, as_json: bool) -> None:
-    """Show a model, or data and what `fit` would say to it."""
-    (path,) = source.paths
-    if is_model(path) and source != Source((path,)):
+
+def run_inspect(*, path: Path, json: bool, source: dict[str, Any]) -> None:
+    """Show a model, or data and whether `fit` can use it."""
+    data = Source.of(path, **source)
+    if is_model(path) and data != Source((path,)):
         raise ParameterError(f"{str(path)!r} is a model, and the options are for data; leave them out")
-    found, show = (_model(path), _show_model) if is_model(path) else (_data(source), _show_data)
-    if as_json:
+    found, show = (_model(path), _show_model) if is_model(path) else (_data(data), _show_data)
+    if json:
         console.write_json(found)
     else:
         show(found)
@@ -77,7 +82,7 @@ def _show_model(found: dict[str, Any]) -> None:
 
 
 def _show_centroids(names: list[str], centroids: list[list[float]]) -> None:
-    """One centroid a column, or a row where there are many: a terminal is taller than wide."""
+    """Show one centroid per column, or one per row if there are many."""
     cells = [[console.number(float(value)) for value in centroid] for centroid in centroids]
     if len(names) <= _MOST_ACROSS < len(centroids):
         header = [("centroid", True), *((name, True) for name in names)]
@@ -95,18 +100,12 @@ def _few(names: list[str]) -> str:
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"
 
 
-_MOST_NAMES = 20
-_MOST_MESSAGES = 10
-_MOST_CELLS = 200  # beyond this a table of centroids is no longer read
-_MOST_ACROSS = 5  # numbers side by side in eighty columns
-
-
 # --- data --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """What is known of a column over all files; `total` is the sum of the values that are there."""
+    """A column over all files; missing values do not count in minimum, maximum and total."""
 
     name: str
     type: str
@@ -118,12 +117,12 @@ class ColumnFacts:
 
     @property
     def mean(self) -> float | None:
-        """Mean of the values that are there."""
+        """Mean of the values that are not missing."""
         known = self.n_rows - self.n_missing
         return None if self.minimum is None or not known else self.total / known
 
     def with_(self, other: ColumnFacts) -> ColumnFacts:
-        """Add what another file tells of the same column."""
+        """Combine with the same column of another file."""
         bounds = [f for f in (self, other) if f.minimum is not None]
         return replace(
             self,
@@ -165,7 +164,7 @@ def _data(source: Source) -> dict[str, Any]:
 
 
 def _finite(facts: dict[str, Any]) -> dict[str, Any]:
-    """Replace what JSON has no number for, by nothing."""
+    """Replace infinite values and NaN, which JSON has no number for, by None."""
     return {
         key: None if isinstance(value, float) and not np.isfinite(value) else value
         for key, value in facts.items()
@@ -183,8 +182,8 @@ def _what_fit_says(source: Source) -> dict[str, Any]:
     try:
         tables = read_clients(files, **reading(source, files))
     except DataError as error:
-        messages = _refusals(source, files) or [str(error)]  # each file may be fine, but not together
-        return {"works": False, "messages": [as_typed(message) for message in messages], "notes": []}
+        refusals = _refusals(source, files) or [error]  # each file may be fine, but not together
+        return {"works": False, "messages": [as_typed(refusal) for refusal in refusals], "notes": []}
     clients = as_clients(tables)
     n_rows, n_columns = sum(len(client.X) for client in clients), clients[0].X.shape[1]
     message = (
@@ -197,15 +196,15 @@ def _what_fit_says(source: Source) -> dict[str, Any]:
     }
 
 
-def _refusals(source: Source, files: list[Path]) -> list[str]:
-    """Say of each file why it is refused, not of the first alone."""
-    messages = []
+def _refusals(source: Source, files: list[Path]) -> list[DataError]:
+    """Return why each file is refused, not only the first."""
+    errors = []
     for name, file in zip(unique_names(files), files, strict=True):
         try:
             read_table(file, **reading(source, files), client_name=name)
         except DataError as error:
-            messages.append(str(error))
-    return messages
+            errors.append(error)
+    return errors
 
 
 def _show_data(found: dict[str, Any]) -> None:
@@ -227,6 +226,3 @@ def _show_data(found: dict[str, Any]) -> None:
         console.say(f"… and {count(more, 'more file')}")
     for note in says["notes"]:
         console.note(note)
-
-
-_NUMBERS = {"n_missing": "missing", "minimum": "min", "mean": "mean", "maximum": "max"}

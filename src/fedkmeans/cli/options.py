@@ -1,295 +1,268 @@
-"""The options that commands share or that would make their signatures long. Imports nothing heavy.
+"""The table of options: name, type, help, default and panel of each. Imports nothing heavy.
 
-Options of the estimators have no default here: what is not given is left to the estimator, and what
+A command lists the names of the options that it takes (see `commands`); its signature is made from
+the rows here. Options of the estimators have no default: the estimator decides, and an option that
 does not belong to the chosen algorithm is refused by name.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fedkmeans._utils.checks import PARAMETERS
-
-# An option that may be left out; its help says what happens then, and "None" would say nothing.
-optional = partial(typer.Option, show_default=False)
+REQUIRED = inspect.Parameter.empty
 
 _DATA, _ALGORITHM, _ROUNDS = "Data", "Algorithm", "Rounds and local work"
 
-# --- data --------------------------------------------------------------------------------------
 
-Data = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="DATA",
-        show_default=False,
-        help="Files, one a client, or folders of such files: .csv .tsv .txt .data .parquet .feather .arrow "
-        ".npy .npz, or LEAF .json.",
-    ),
-]
-SomeData = Annotated[
-    list[Path],
-    typer.Argument(metavar="DATA", show_default=False, help="Files, one a client, or folders of files."),
-]
-ModelPath = Annotated[
-    Path, typer.Argument(metavar="MODEL", show_default=False, help="A model that fit has saved.")
-]
-Label = Annotated[
-    str | None,
-    optional(
-        metavar="COLUMN", rich_help_panel=_DATA, help="Column with the true labels; it is not clustered."
-    ),
-]
-ClientColumn = Annotated[
-    str | None,
-    optional(
-        metavar="COLUMN", rich_help_panel=_DATA, help="Column that says whose row it is, in a file of many."
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    optional(
-        metavar="NAMES",
-        rich_help_panel=_DATA,
-        help="Columns to cluster: a,b or repeated. Default: all that are left.",
-    ),
-]
-Drop = Annotated[
-    list[str] | None,
-    optional(metavar="NAMES", rich_help_panel=_DATA, help="Columns to leave out: a,b or repeated."),
-]
-Missing = Annotated[
-    str,
-    typer.Option(
-        metavar="error|drop-rows",
-        rich_help_panel=_DATA,
-        show_default=True,
-        help="Refuse missing values, or leave out the rows that have one.",
-    ),
-]
-Header = Annotated[
-    str | None,
-    optional(
-        metavar="yes|no",
-        rich_help_panel=_DATA,
-        help="Whether the first line of a text file names the columns. Default: guessed.",
-    ),
-]
-DatasetName = Annotated[
-    str | None,
-    optional(
-        metavar="NAME",
-        rich_help_panel=_DATA,
-        help="A built-in data set in place of files: synthetic, digits, mnist-10k, mnist, femnist-…",
-    ),
-]
-Distribution = Annotated[
-    str | None,
-    optional(
-        metavar="HOW",
-        rich_help_panel=_DATA,
-        help="How --dataset is dealt out: iid, half-iid, non-iid, label-mix, dirichlet. Default: iid.",
-    ),
-]
-NClients = Annotated[
-    int | None,
-    optional(metavar="N", rich_help_panel=_DATA, help="Clients that --dataset is dealt to. Default: 10."),
-]
-P = Annotated[
-    float | None,
-    optional("--p", metavar="P", rich_help_panel=_DATA, help="For label-mix: share of one class, 0 to 1."),
-]
-Alpha = Annotated[
-    float | None,
-    optional(metavar="A", rich_help_panel=_DATA, help="For dirichlet: above 0; 0.1 uneven, 100 even."),
-]
+@dataclass(frozen=True)
+class Option:
+    """An option or an argument of a command.
 
-# --- all commands ------------------------------------------------------------------------------
+    Attributes
+    ----------
+    name : str
+        Of the Python parameter; the option is ``--name-with-dashes``, unless `flags` says otherwise.
+    type : type
+        bool makes a flag, list[...] an option that may be repeated.
+    help : str
+    metavar : str
+        What stands for the value in the help.
+    default : object
+        REQUIRED if the option must be given, None if the help or the estimator says what happens.
+    flags : tuple of str
+    panel : str or None
+        Heading in the help.
+    group : str or None
+        Options of a group are handed to the command's function together, as a dict of this name.
+    choices : tuple of str
+        The only values allowed.
+    is_argument : bool
+    """
 
-Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
+    name: str
+    type: Any
+    help: str
+    metavar: str | None = None
+    default: Any = None
+    flags: tuple[str, ...] = field(default=(), kw_only=True)
+    panel: str | None = field(default=None, kw_only=True)
+    group: str | None = field(default=None, kw_only=True)
+    choices: tuple[str, ...] = field(default=(), kw_only=True)
+    is_argument: bool = field(default=False, kw_only=True)
 
-# --- the algorithm -----------------------------------------------------------------------------
+    def parameter(self) -> inspect.Parameter:
+        """Return the option as a parameter of a function that Typer understands."""
+        shown: dict[str, Any] = {"metavar": self.metavar, "help": self.help, "rich_help_panel": self.panel}
+        # The help says what happens without the option; "None" would say nothing.
+        shown["show_default"] = self.default is not None and self.default is not REQUIRED
+        info = typer.Argument(**shown) if self.is_argument else typer.Option(*self.spellings(), **shown)
+        type_ = self.type | None if self.default is None else self.type
+        return inspect.Parameter(
+            self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=Annotated[type_, info]
+        )
 
-K = Annotated[
-    int,
-    typer.Option(
-        "-k", "--n-clusters", metavar="K", show_default=False, rich_help_panel=_ALGORITHM, help="Clusters."
-    ),
-]
-AlgorithmName = Annotated[
-    str,
-    typer.Option(
-        "--algorithm",
-        "-a",
-        metavar="NAME",
-        rich_help_panel=_ALGORITHM,
-        help="last-word, forgetting, dwf, ewf, wf (with --weighting), kfed, kfed-published, fkm, or k-means "
-        "on pooled rows.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    optional(
-        metavar="N",
-        rich_help_panel=_ALGORITHM,
-        help="Same seed, same result. Default: a new one, told at the end.",
-    ),
-]
-Init = Annotated[
-    str | None,
-    optional(
-        metavar="NAME|FILE",
-        rich_help_panel=_ALGORITHM,
-        help="kfed, random, client_random, k-means++, or a file or model with centroids. Default: kfed.",
-    ),
-]
-NInit = Annotated[
-    int | None,
-    optional(metavar="N", rich_help_panel=_ALGORITHM, help="Starts; the best is kept. Default: 1."),
-]
-Weighting = Annotated[
-    str | None,
-    optional(
-        metavar="RULE",
-        rich_help_panel=_ALGORITHM,
-        help="dynamic or by_compactness; for wf also equal and by_size. Default: dynamic.",
-    ),
-]
-Memory = Annotated[
-    str | None,
-    optional(
-        metavar="NAME|X",
-        rich_help_panel=_ALGORITHM,
-        help="For last-word: server or client, where each client's last word is kept. For forgetting: the "
-        "part of the totals that a round keeps, between 0 and 1. Default: server; for forgetting 0.98.",
-    ),
-]
-LearningRate = Annotated[
-    float | None,
-    optional(
-        metavar="X",
-        rich_help_panel=_ALGORITHM,
-        help="Server's step, in (0, 1]. Default: 1; for dwf, ewf and wf 0.01.",
-    ),
-]
-Momentum = Annotated[
-    float | None,
-    optional(metavar="X", rich_help_panel=_ALGORITHM, help="In [0, 1). Default: 0; for dwf, ewf and wf 0.8."),
-]
-EmptyClusters = Annotated[
-    str | None,
-    optional(
-        metavar="keep|relocate",
-        rich_help_panel=_ALGORITHM,
-        help="What a client does with a cluster that has none of its rows; relocate does not go with memory. "
-        "Default: keep.",
-    ),
-]
-NLocalClusters = Annotated[
-    int | None,
-    optional(
-        metavar="K", rich_help_panel=_ALGORITHM, help="For k-FED: clusters a client makes. Default: as -k."
-    ),
-]
-NInitLocal = Annotated[
-    int | None,
-    optional(metavar="N", rich_help_panel=_ALGORITHM, help="For k-FED: starts at clients. Default: 1."),
-]
+    def spellings(self) -> tuple[str, ...]:
+        """Return all ways to type the option."""
+        return self.flags or (f"--{self.name.replace('_', '-')}",)
 
-# --- rounds ------------------------------------------------------------------------------------
+    def check(self, value: Any) -> None:
+        """Refuse a value that is none of the choices."""
+        if self.choices and value is not None and value not in self.choices:
+            choices = " or ".join(self.choices)
+            raise typer.BadParameter(f"must be {choices}, got {value!r}.", param_hint=self.spellings()[0])
 
-ClientsPerRound = Annotated[
-    int | None,
-    optional(metavar="N", rich_help_panel=_ROUNDS, help="Clients asked in a round. Default: all."),
-]
-Participation = Annotated[
-    str | None,
-    optional(
-        metavar="turns|random",
-        rich_help_panel=_ROUNDS,
-        help="Whether clients take turns, or are drawn anew in each round. Default: turns; for dwf, ewf and "
-        "wf random.",
-    ),
-]
-MaxLocal = Annotated[
-    int | None,
-    optional(
-        metavar="N",
-        rich_help_panel=_ROUNDS,
-        help="Lloyd steps of a client a round. Default: 1; for dwf, ewf, wf and fkm 5.",
-    ),
-]
-Tol = Annotated[
-    float | None,
-    optional(metavar="X", rich_help_panel=_ROUNDS, help="Stop when centroids move less. Default: 1e-8."),
-]
-TolLocal = Annotated[
-    float | None,
-    optional(metavar="X", rich_help_panel=_ROUNDS, help="The same at a client. Default: 1e-8."),
-]
-TolScore = Annotated[
-    float | None,
-    optional(
-        metavar="X",
-        rich_help_panel=_ROUNDS,
-        help="Stop when the score is expected to change by no more than this part of it, as far as the "
-        "server can tell, which needs memory; 0: never. Default: 1e-3.",
-    ),
-]
-Patience = Annotated[
-    str | None,
-    optional(
-        metavar="N|none",
-        rich_help_panel=_ROUNDS,
-        help="Stop after so many rounds in which the movement has not shrunk. Default: none; for dwf, ewf, "
-        "wf and fkm 300.",
-    ),
-]
-MinRounds = Annotated[
-    int | None,
-    optional(
-        metavar="N", rich_help_panel=_ROUNDS, help="Rounds at least. Default: 1; for dwf, ewf and wf 16."
-    ),
-]
-MaxRounds = Annotated[
-    int | None,
-    optional(
-        metavar="N",
-        rich_help_panel=_ROUNDS,
-        help="Rounds at most. Default: 1000; for dwf, ewf and wf 10000; for fkm 300.",
-    ),
-]
-MaxIter = Annotated[
-    int | None,
-    optional(
-        metavar="N", rich_help_panel=_ROUNDS, help="For k-FED and k-means: steps at most. Default: 10000."
-    ),
-]
-ScoreEvery = Annotated[
-    int | None,
-    optional(
-        metavar="N", rich_help_panel=_ROUNDS, help="Keep the score of every Nth round. Default: 0, none."
-    ),
-]
-NJobs = Annotated[
-    int | None,
-    optional(
-        metavar="N", rich_help_panel=_ROUNDS, help="Threads that work at once; -1: all cores. Default: 1."
-    ),
-]
-Kernel = Annotated[
-    str | None,
-    optional(
-        metavar="NAME",
-        rich_help_panel=_ROUNDS,
-        help="Who does the arithmetic: numba (fast), numpy (plain), or auto by the size of the data. "
-        "Default: auto.",
-    ),
-]
 
-# Names of the options above that are parameters of an estimator.
-TUNING = (*PARAMETERS, "n_jobs", "kernel")
+def argument(name: str, type_: Any, metavar: str, help_: str, default: Any = REQUIRED, **more: Any) -> Option:
+    """Return an argument, which is given without a name."""
+    return Option(name, type_, help_, metavar, default, is_argument=True, **more)
+
+
+def out(metavar: str, help_: str, default: Any = REQUIRED) -> Option:
+    """Return the option that says where a command writes."""
+    return Option("out", Path, help_, metavar, default, flags=("--out", "-o"))
+
+
+def force(thing: str) -> Option:
+    """Return the flag that lets a command replace something."""
+    return Option("force", bool, f"Replace a {thing} that is there.", default=False, flags=("--force", "-f"))
+
+
+def _rows(panel: str | None, group: str | None, rows: Iterable[Option]) -> dict[str, Option]:
+    """Put options into one panel and group."""
+    return {row.name: replace(row, panel=panel, group=group) for row in rows}
+
+
+_SOURCE = _rows(
+    _DATA,
+    "source",
+    [
+        Option("label", str, "Column with the true labels; it is not clustered.", "COLUMN"),
+        Option("client_column", str, "Column that says whose row it is, in a file of many.", "COLUMN"),
+        Option(
+            "columns", list[str], "Columns to cluster: a,b or repeated. Default: all that are left.", "NAMES"
+        ),
+        Option("drop", list[str], "Columns to leave out: a,b or repeated.", "NAMES"),
+        Option(
+            "missing",
+            str,
+            "Refuse missing values, or leave out the rows that have one.",
+            "error|drop-rows",
+            "error",
+            choices=("error", "drop-rows"),
+        ),
+        Option(
+            "header",
+            str,
+            "Whether the first line of a text file names the columns. Default: guessed.",
+            "yes|no",
+            choices=("yes", "no"),
+        ),
+    ],
+)
+
+_BUILT_IN = _rows(
+    _DATA,
+    "built_in",
+    [
+        Option(
+            "dataset",
+            str,
+            "A built-in data set in place of files: synthetic, digits, mnist-10k, mnist, femnist-…",
+            "NAME",
+        ),
+        Option(
+            "distribution",
+            str,
+            "How --dataset is dealt out: iid, half-iid, non-iid, label-mix, dirichlet. Default: iid.",
+            "HOW",
+        ),
+        Option("n_clients", int, "Clients that --dataset is dealt to. Default: 10.", "N"),
+        Option("p", float, "For label-mix: share of one class, 0 to 1.", "P"),
+        Option("alpha", float, "For dirichlet: above 0; 0.1 uneven, 100 even.", "A"),
+    ],
+)
+
+_ESTIMATOR = _rows(
+    _ALGORITHM,
+    None,
+    [
+        Option("k", int, "Clusters.", "K", REQUIRED, flags=("-k", "--n-clusters")),
+        Option(
+            "algorithm",
+            str,
+            "last-word, forgetting, dwf, ewf, wf (with --weighting), kfed, kfed-published, fkm, or k-means "
+            "on pooled rows.",
+            "NAME",
+            "last-word",
+            flags=("--algorithm", "-a"),
+        ),
+        Option("seed", int, "Same seed, same result. Default: a new one, told at the end.", "N"),
+    ],
+)
+
+_TUNING = _rows(
+    _ALGORITHM,
+    "tuning",
+    [
+        Option(
+            "init",
+            str,
+            "kfed, random, client_random, k-means++, or a file or model with centroids. Default: kfed.",
+            "NAME|FILE",
+        ),
+        Option("n_init", int, "Starts; the best is kept. Default: 1.", "N"),
+        Option(
+            "weighting",
+            str,
+            "dynamic or by_compactness; for wf also equal and by_size. Default: dynamic.",
+            "RULE",
+        ),
+        Option(
+            "memory",
+            str,
+            "For last-word: server or client, where each client's last word is kept. For forgetting: the "
+            "part of the totals that a round keeps, between 0 and 1. Default: server; for forgetting 0.98.",
+            "NAME|X",
+        ),
+        Option(
+            "learning_rate", float, "Server's step, in (0, 1]. Default: 1; for dwf, ewf and wf 0.01.", "X"
+        ),
+        Option("momentum", float, "In [0, 1). Default: 0; for dwf, ewf and wf 0.8.", "X"),
+        Option(
+            "empty_clusters",
+            str,
+            "What a client does with a cluster that has none of its rows; relocate does not go with memory. "
+            "Default: keep.",
+            "keep|relocate",
+        ),
+        Option("n_local_clusters", int, "For k-FED: clusters a client makes. Default: as -k.", "K"),
+        Option("n_init_local", int, "For k-FED: starts at clients. Default: 1.", "N"),
+    ],
+)
+
+_TUNING |= _rows(
+    _ROUNDS,
+    "tuning",
+    [
+        Option("clients_per_round", int, "Clients asked in a round. Default: all.", "N"),
+        Option(
+            "participation",
+            str,
+            "Whether clients take turns, or are drawn anew in each round. Default: turns; for dwf, ewf and "
+            "wf random.",
+            "turns|random",
+        ),
+        Option(
+            "max_local", int, "Lloyd steps of a client a round. Default: 1; for dwf, ewf, wf and fkm 5.", "N"
+        ),
+        Option("tol", float, "Stop when centroids move less. Default: 1e-8.", "X"),
+        Option("tol_local", float, "The same at a client. Default: 1e-8.", "X"),
+        Option(
+            "tol_score",
+            float,
+            "Stop when the score is expected to change by no more than this part of it, as far as the "
+            "server can tell, which needs memory; 0: never. Default: 1e-3.",
+            "X",
+        ),
+        Option(
+            "patience",
+            str,
+            "Stop after so many rounds in which the movement has not shrunk. Default: none; for dwf, ewf, "
+            "wf and fkm 300.",
+            "N|none",
+        ),
+        Option("min_rounds", int, "Rounds at least. Default: 1; for dwf, ewf and wf 16.", "N"),
+        Option(
+            "max_rounds", int, "Rounds at most. Default: 1000; for dwf, ewf and wf 10000; for fkm 300.", "N"
+        ),
+        Option("max_iter", int, "For k-FED and k-means: steps at most. Default: 10000.", "N"),
+        Option("score_every", int, "Keep the score of every Nth round. Default: 0, none.", "N"),
+        Option("n_jobs", int, "Threads that work at once; -1: all cores. Default: 1.", "N"),
+        Option(
+            "kernel",
+            str,
+            "Who does the arithmetic: numba (fast), numpy (plain), or auto by the size of the data. "
+            "Default: auto.",
+            "NAME",
+        ),
+    ],
+)
+
+_GENERAL = _rows(
+    None,
+    None,
+    [
+        argument("model", Path, "MODEL", "A model that fit has saved."),
+        Option("json", bool, "Write JSON, for programs.", default=False),
+        Option("quiet", bool, "No progress and no summary.", default=False, flags=("--quiet", "-q")),
+    ],
+)
+
+OPTIONS: Mapping[str, Option] = {**_GENERAL, **_SOURCE, **_BUILT_IN, **_ESTIMATOR, **_TUNING}
+SOURCE, BUILT_IN, TUNING = tuple(_SOURCE), tuple(_BUILT_IN), tuple(_TUNING)

@@ -18,9 +18,8 @@ from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import check_way, note_on_headers, notes_on_rows, reading
+from fedkmeans.cli.inputs import Source, check_way, note_on_headers, notes_on_rows, reading
 from fedkmeans.cli.outputs import check_new_folder, writing
-from fedkmeans.cli.source import Source
 from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
 from fedkmeans.errors import DataError, ParameterError
 
@@ -28,19 +27,8 @@ _BY_COLUMN = "by-column"
 
 
 @dataclass(frozen=True)
-class Deal:
-    """How to deal out: a partitioner's name, its options, the seed and the format of the files."""
-
-    how: str
-    n_clients: int | None
-    options: tuple[tuple[str, float], ...]
-    seed: int
-    format: str
-
-
-@dataclass(frozen=True)
 class RowsToDeal:
-    """What is dealt out: `X` (n, m), labels (n,) with the name of their column, and who owns a row."""
+    """Rows `X` (n, m), labels (n,) with the name of their column, and the owner of each row (n,)."""
 
     X: DataArray
     names: tuple[str, ...]
@@ -49,28 +37,46 @@ class RowsToDeal:
     owners: DataArray | None = None
 
 
-def run_partition(source: Source, dataset: str | None, deal: Deal, out: Path) -> None:
-    """Deal the rows out and write one file a client; the folder appears whole or not at all."""
-    given = [] if deal.how == _BY_COLUMN else [name for name, _ in deal.options]
-    how = check_way("--how", deal.how, given, more=(_BY_COLUMN,))
-    write = WRITERS[check_choice("--format", deal.format, WRITERS)]
+def run_partition(
+    *,
+    how: str,
+    out: Path,
+    n_clients: int | None,
+    column: str | None,
+    seed: int,
+    format: str,  # noqa: A002 (the name of the option)
+    source: dict[str, Any],
+    built_in: dict[str, Any],
+) -> None:
+    """Write one file per client; the folder appears complete or not at all."""
+    data = Source.of(client_column=column, **source)
+    dataset = built_in.pop("dataset", None)
+    how = check_way("--how", how, () if how == _BY_COLUMN else built_in, more=(_BY_COLUMN,))
+    write = WRITERS[check_choice("--format", format, WRITERS)]
     check_new_folder(out)
-    rows = _read(source, dataset, how)
-    numbers, names = (_owned if how == _BY_COLUMN else _dealt)(rows, how, deal)
+    rows = _read(data, dataset, how)
+    if how != _BY_COLUMN:
+        numbers, names = _dealt(rows, how, n_clients, seed, built_in)
+    elif n_clients is not None or built_in:
+        raise ParameterError(
+            "by-column takes the clients from the column; leave out --n-clients, --p, --alpha"
+        )
+    else:
+        numbers, names = _by_column(rows)
     sizes = np.bincount(numbers)
-    # Sorted once, so that a thousand clients do not mean a thousand passes over the rows.
+    # Sorted once, so that a thousand clients do not take a thousand passes over the rows.
     order, stops = np.argsort(numbers, kind="stable"), np.cumsum(sizes)
     with writing(out), atomic_folder(out) as folder:
         for name, size, stop in zip(names, sizes, stops, strict=True):
-            write(folder / f"{name}.{deal.format}", rows, order[stop - size : stop])
+            write(folder / f"{name}.{format}", rows, order[stop - size : stop])
     facts = [
         ("clients", console.number(len(sizes))),
         ("rows", console.number(len(rows.X))),
         ("rows a client", f"{sizes.min():,} to {sizes.max():,}"),
-        ("seed", deal.seed),
+        ("seed", seed),
     ]
     console.show_facts(f"Dealt out: {how}", facts)
-    label = "" if rows.labels is None or deal.format == "npz" else f" --label {shlex.quote(rows.label_name)}"
+    label = "" if rows.labels is None or format == "npz" else f" --label {shlex.quote(rows.label_name)}"
     place = shlex.quote(str(out))
     console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {place} -k K{label}")
 
@@ -95,28 +101,26 @@ def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
     return RowsToDeal(built_in.X, names, built_in.y, "label" if "label" not in names else "true label")
 
 
-def _dealt(rows: RowsToDeal, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
-    if deal.n_clients is None:
+def _dealt(
+    rows: RowsToDeal, how: str, n_clients: int | None, seed: int, options: dict[str, float]
+) -> tuple[IntArray, list[str]]:
+    if n_clients is None:
         raise ParameterError(f"--how {how} needs the number of clients; give --n-clients N")
     if PARTITIONERS[how].needs_y and rows.labels is None:
         raise ParameterError(f"--how {how} deals rows out by their labels; name their column with --label")
-    rng = generator(check_integer("--seed", deal.seed, least=0), "partition")
-    numbers = partition(how, rows.X, rows.labels, deal.n_clients, rng, **dict(deal.options))
-    width = len(str(deal.n_clients - 1))
-    return numbers, [f"client-{i:0{width}d}" for i in range(deal.n_clients)]
+    rng = generator(check_integer("--seed", seed, least=0), "partition")
+    numbers = partition(how, rows.X, rows.labels, n_clients, rng, **options)
+    width = len(str(n_clients - 1))
+    return numbers, [f"client-{i:0{width}d}" for i in range(n_clients)]
 
 
-def _owned(rows: RowsToDeal, how: str, deal: Deal) -> tuple[IntArray, list[str]]:
-    if deal.n_clients is not None or deal.options:
-        raise ParameterError(
-            "by-column takes the clients from the column; leave out --n-clients, --p, --alpha"
-        )
+def _by_column(rows: RowsToDeal) -> tuple[IntArray, list[str]]:
     if rows.owners is None:
         raise DataError("the file names no client in any row; choose another --how")
     numbers, names = by_column(rows.owners)
     files = [_file_name(name) for name in names]
     for i, file in enumerate(files):
-        # Compared without case, as some file systems do.
+        # Without case, as some file systems do not distinguish it.
         first = [other.lower() for other in files].index(file.lower())
         if first != i:
             raise DataError(
@@ -126,7 +130,7 @@ def _owned(rows: RowsToDeal, how: str, deal: Deal) -> tuple[IntArray, list[str]]
 
 
 def _file_name(client: str) -> str:
-    """Make a name for a file of a client's name, whatever is in it."""
+    """Return a valid file name for a client's name."""
     return re.sub(r"[^\w.-]+", "_", client).lstrip(".") or "_"
 
 

@@ -1,4 +1,4 @@
-"""Telling how far a fit is: a live bar on a terminal, now and then a plain line elsewhere."""
+"""The progress of a fit: a live bar on a terminal, plain lines from time to time elsewhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.status import Status
 
 from fedkmeans.algorithms.rounds import Observer
 from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.cli.text import duration
 
 _REFRESH_S = 0.1
 _FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 30.0
@@ -26,9 +27,9 @@ def watch_rounds(console: Console, title: str, max_rounds: int | None, quiet: bo
     ----------
     console : rich.console.Console
     title : str
-        What is being done.
+        Name of the algorithm.
     max_rounds : int or None
-        Rounds at most; None for an algorithm that has none to count.
+        Rounds at most; None for an algorithm without rounds.
     quiet : bool
         Report nothing.
     """
@@ -54,12 +55,12 @@ def _bar(console: Console) -> Progress:
         TextColumn("[cyan]{task.fields[found]}"),
         TextColumn("[dim]{task.fields[left]}"),
         console=console,
-        transient=True,  # the summary says all that matters, so the bar need not stay
+        transient=True,  # the summary follows
     )
 
 
 class _Bar:
-    """Moves a live bar, but not so often that this costs time."""
+    """Moves a live bar, rarely enough to cost no time."""
 
     def __init__(self, progress: Progress, title: str, max_rounds: int) -> None:
         self._progress, self._max_rounds = progress, max_rounds
@@ -81,7 +82,7 @@ class _Bar:
 
 
 class _Lines:
-    """Writes a line after the first round and the last, and between them ever more seldom."""
+    """Writes a line after the first and the last round, and at growing intervals between them."""
 
     def __init__(self, console: Console, title: str, max_rounds: int | None) -> None:
         self._console, self._title, self._max_rounds = console, title, max_rounds
@@ -100,7 +101,7 @@ class _Lines:
         self._say(info, self._clock.left(info.round, self._max_rounds or 0))
 
     def end(self) -> None:
-        """Tell of the last round, unless that is done."""
+        """Report the last round, unless that is done."""
         if self._unsaid is not None:
             self._say(self._unsaid, "")
 
@@ -114,37 +115,25 @@ class _Lines:
             f"movement {info.movement:.2e}",
             left,
         )
-        self._console.print(
-            ", ".join(part for part in parts if part),
-            soft_wrap=True,
-            markup=False,
-        )
+        self._console.print(", ".join(part for part in parts if part), soft_wrap=True, markup=False)
 
 
 def _score(info: RoundInfo) -> str:
-    """Tell the score as the server estimates it; nothing where it cannot."""
-    # "About": it is of the clients heard so far, each at the centroids it was sent.
+    """Return the score that the server estimates; empty if it cannot."""
+    # "About": over the clients that answered so far, each at the centroids that it was sent.
     return f"score about {info.estimate:.4g}" if math.isfinite(info.estimate) else ""
 
 
 class _Clock:
-    """Works out from the rounds so far how long the others take at most."""
+    """Estimates from the rounds so far how long the others take at most."""
 
     def __init__(self) -> None:
         self._start: tuple[float, int] | None = None
 
     def left(self, done: int, of: int, at_most: str = "at most") -> str:
         now = time.monotonic()
-        # From the first round on, as finding the start takes a time of its own.
+        # From the first round on: finding the initial centroids takes extra time.
         start, first = self._start = self._start or (now, done)
         if done == first:
             return ""
         return f"{at_most} {duration((now - start) / (done - first) * (of - done))} left"
-
-
-def duration(seconds: float) -> str:
-    """Write a time for reading: 4.2 s, 3 min 20 s, 2 h 05 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,4 +1,4 @@
-"""``fedkmeans study``: running a plan, and showing what came of it."""
+"""``fedkmeans study``: run a plan and show the results; and ``fedkmeans demo``."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ import typer
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
+from fedkmeans._utils.checks import check_integer
 from fedkmeans.cli import console
+from fedkmeans.cli.outputs import writing
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.progress import duration
-from fedkmeans.cli.words import count
+from fedkmeans.cli.text import count, duration
 from fedkmeans.data import atomic_path
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Plan, Progress, Store, key_of, load_plan, run_study, tasks_of, wanted
-from fedkmeans.study.frame import results
+from fedkmeans.study.results import REFERENCE_METRICS, load_results
 
 _STORES = Path("fedkmeans-studies")
-# Until a cluster answers.
+_QUICK_ROUNDS = 100
+# How long to wait for a cluster.
 _CLUSTER_S = 10
-# Where there is no terminal, a line every so often.
+# Between two lines where there is no terminal.
 _GAP_S = 30.0
 
 
@@ -37,34 +39,34 @@ def _open(plan: Path, store: Path | None) -> tuple[Plan, Store]:
 
 def _results(plan: Path, store: Path | None) -> tuple[Plan, Store, pd.DataFrame]:
     loaded, kept = _open(plan, store)
-    return loaded, kept, results(loaded, kept)
+    return loaded, kept, load_results(loaded, kept)
 
 
-# --- running -----------------------------------------------------------------------------------
+# --- runs --------------------------------------------------------------------------------------
 
 
 def run_plan(
+    *,
     plan: Path,
     store: Path | None,
-    only: Sequence[str],
+    only: Sequence[str] | None,
     runs: int | None,
     clients: str | None,
     n_jobs: int,
     scheduler: str | None,
     quiet: bool,
 ) -> None:
-    """Carry out what is not done, telling how far it is."""
+    """Carry out the runs that are not done, and show the progress."""
     loaded, kept = _open(plan, store)
-    if n_jobs == 0:  # joblib would raise an error of its own
-        raise ParameterError("--n-jobs must be at least 1, or -1 for one a core; got 0")
-    tasks = wanted(loaded, only, runs, _numbers(clients))
+    _check_jobs(n_jobs)
+    tasks = wanted(loaded, only or [], runs, _numbers(clients))
     done = _count_done(loaded, kept, tasks)
     if not quiet:
         line = f"{console.plain(loaded.title)}: {count(len(tasks), 'run')}, {done:,} done before"
         console.err().print(line, style="dim", markup=False, soft_wrap=True)
     started, noted = time.monotonic(), list[str]()
     try:
-        with _cluster(scheduler), _watch(loaded.name, done, len(tasks), quiet) as show:
+        with _cluster(scheduler), _watch(loaded.name, quiet or done == len(tasks)) as show:
 
             def report(progress: Progress) -> None:
                 noted.extend(progress.record.facts.get("notes", [])[:1])
@@ -90,13 +92,18 @@ def run_plan(
         console.say(f"Nothing to do: all {len(tasks):,} are in {str(kept.folder)!r}.")
 
 
+def _check_jobs(n_jobs: int) -> None:
+    if n_jobs == 0:  # joblib would raise an error of its own
+        raise ParameterError("must be at least 1, or -1 for one a core; got 0", parameter="n_jobs")
+
+
 def _numbers(text: str | None) -> list[int]:
     if text is None:
         return []
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise ParameterError(f"--clients must be numbers, as 5,10,100; got {text!r}") from None
+        raise ParameterError(f"must be numbers, as 5,10,100; got {text!r}", parameter="clients") from None
 
 
 def _count_done(plan: Plan, store: Store, tasks: Sequence[Any]) -> int:
@@ -106,7 +113,7 @@ def _count_done(plan: Plan, store: Store, tasks: Sequence[Any]) -> int:
 
 @contextmanager
 def _cluster(scheduler: str | None) -> Iterator[None]:
-    """Let joblib send its work to a Dask cluster, if there is one."""
+    """Let joblib run on a Dask cluster, if a scheduler is given."""
     if scheduler is None:
         yield
         return
@@ -133,7 +140,7 @@ def _cluster(scheduler: str | None) -> Iterator[None]:
 
 
 def _check_workers(client: Any) -> None:
-    """Refuse workers that lack what is needed, or would find other numbers."""
+    """Refuse workers that lack a package or have another version of it."""
     names = ["python", "fedkmeans", "numpy", "scipy", "sklearn", "numba"]
     found = client.get_versions(packages=names[1:])
     here = found["client"]["packages"]
@@ -148,29 +155,32 @@ def _check_workers(client: Any) -> None:
 
 
 @contextmanager
-def _watch(name: str, done: int, of: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def _watch(name: str, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+    """Show a bar on a terminal, or else a line from time to time; yield what to call after each run."""
     name = console.plain(name)
-    if quiet or done == of:
+    if quiet:
         yield lambda progress: None
     elif console.err().is_terminal:
         bars = Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs"),
+            TextColumn("{task.fields[runs]}", markup=False),
             TextColumn("{task.fields[left]}", style="dim", markup=False),
             TextColumn("{task.fields[last]}", style="cyan", markup=False),
             console=console.err(),
             transient=True,
         )
         with bars:
-            bar = bars.add_task(name, total=of, completed=done, left="", last="")
-            yield lambda p: bars.update(bar, completed=p.done, left=_left(p), last=_last(p))
+            bar = bars.add_task(name, total=None, runs="", left="", last="")
+            yield lambda p: bars.update(
+                bar, total=p.of, completed=p.done, runs=_runs(p), left=_left(p), last=_last(p)
+            )
     else:
         yield _Lines(name)
 
 
 class _Lines:
-    """Writes a line now and then."""
+    """Writes a line from time to time."""
 
     def __init__(self, name: str) -> None:
         self._name, self._next = name, 0.0
@@ -180,10 +190,14 @@ class _Lines:
             return
         self._next = time.monotonic() + _GAP_S
         console.err().print(
-            f"{self._name}: {progress.done:,} of {progress.of:,} runs, {_left(progress)}; {_last(progress)}",
+            f"{self._name}: {_runs(progress)}, {_left(progress)}; {_last(progress)}",
             soft_wrap=True,
             markup=False,
         )
+
+
+def _runs(progress: Progress) -> str:
+    return f"{progress.done:,} of {progress.of:,} runs"
 
 
 def _left(progress: Progress) -> str:
@@ -194,10 +208,10 @@ def _last(progress: Progress) -> str:
     return console.plain(f"{progress.task}: {progress.record.facts['score']:.4g}")
 
 
-# --- showing -----------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------
 
 
-def show_status(plan: Path, store: Path | None) -> None:
+def show_status(*, plan: Path, store: Path | None) -> None:
     """Say how many runs are done, by data and algorithm."""
     loaded, kept = _open(plan, store)
     keys, tasks = kept.keys(), tasks_of(loaded)
@@ -215,32 +229,35 @@ def show_status(plan: Path, store: Path | None) -> None:
     )
 
 
-def export_runs(plan: Path, store: Path | None, out: Path) -> None:
-    """Write the runs as a table; what is not a number or a word in a run is left out."""
-    _, _, frame = _results(plan, store)
+def export_runs(*, plan: Path, store: Path | None, out: Path) -> None:
+    """Write one row per run; lists are left out."""
+    loaded, _, frame = _results(plan, store)
+    more = ["reference", *REFERENCE_METRICS] if loaded.reference is None else []
     with atomic_path(out) as temporary:
-        # The same rows give the same file: gzip would put the time of writing into it.
+        # The same rows give the same file: gzip would write the current time into it.
         packed = {"method": "gzip", "mtime": 1} if out.suffix == ".gz" else None
-        frame.drop(columns=["key", "versions", "curve", "movement"]).to_csv(
+        frame.drop(columns=["key", "versions", "curve", "movement", *more]).to_csv(
             temporary, index=False, lineterminator="\n", compression=packed
         )
     console.say(f"{count(len(frame), 'run')} written to {str(out)!r}.")
 
 
 def show_table(
+    *,
     plan: Path,
     store: Path | None,
     metric: str,
     clients: int | None,
     best: float,
-    form: str,
+    format: str,  # noqa: A002 (the name of the option)
     out: Path | None,
+    rounds: int | None,
 ) -> None:
     """Print a table, or write it to a file."""
     from fedkmeans.study.tables import render
 
     loaded, _, frame = _results(plan, store)
-    text = render(loaded, frame, metric, clients, form, best)
+    text = render(loaded, frame, metric, clients, format, best, rounds)
     if out is None:
         console.out().print(text, markup=False, soft_wrap=True, end="")
         return
@@ -249,25 +266,31 @@ def show_table(
     console.say(f"The table is in {str(out)!r}.")
 
 
-def save_figure(plan: Path, store: Path | None, metrics: Sequence[str], best: float, out: Path) -> None:
-    """Draw and save."""
-    from fedkmeans.study.figures import draw
+def save_figure(
+    *,
+    plan: Path,
+    store: Path | None,
+    out: Path,
+    metric: Sequence[str] | None,
+    best: float,
+    convergence: bool,
+    clients: int | None,
+) -> None:
+    """Draw metrics against the clients per round, or the score against the rounds, and save."""
+    from fedkmeans.study.figures import draw, draw_curves
     from fedkmeans.study.plots import save_figure as save
 
     loaded, _, frame = _results(plan, store)
-    console.say(f"The figure is in {str(save(draw(loaded, frame, metrics, best), out))!r}.")
+    metrics = metric or []
+    if convergence and len(metrics) > 1:
+        raise ParameterError("--convergence draws one --metric: score or excess")
+    figure = (
+        draw_curves(loaded, frame, clients, *metrics) if convergence else draw(loaded, frame, metrics, best)
+    )
+    console.say(f"The figure is in {str(save(figure, out))!r}.")
 
 
-def save_convergence(plan: Path, store: Path | None, clients: int | None, out: Path) -> None:
-    """Draw the score against the rounds, and save."""
-    from fedkmeans.study.figures import draw_curves
-    from fedkmeans.study.plots import save_figure as save
-
-    loaded, _, frame = _results(plan, store)
-    console.say(f"The figure is in {str(save(draw_curves(loaded, frame, clients), out))!r}.")
-
-
-def save_report(plan: Path, store: Path | None, out: Path | None) -> None:
+def save_report(*, plan: Path, store: Path | None, out: Path | None) -> None:
     """Write the page."""
     from fedkmeans.study.page.study import write_report
 
@@ -275,3 +298,23 @@ def save_report(plan: Path, store: Path | None, out: Path | None) -> None:
     path = kept.folder / "report.html" if out is None else out
     write_report(loaded, frame, kept.centroids(), path)
     console.say(f"The page is {str(path)!r}; open it in a browser.")
+
+
+# --- demo --------------------------------------------------------------------------------------
+
+
+def show_demo(*, out: Path, seed: int, n_jobs: int, quick: bool) -> None:
+    """Run the demo with a progress display; show the table and what to look at."""
+    from fedkmeans.study import demo
+
+    _check_jobs(n_jobs)
+    limit = _QUICK_ROUNDS if quick else None
+    seed = check_integer("--seed", seed, least=0)
+    with writing(out), _watch("demo") as report:
+        result = demo.run_demo(out, seed=seed, n_jobs=n_jobs, report=report, max_rounds=limit)
+    console.out().print()
+    console.out().print(demo.render_table(result))
+    for line in demo.explain(result):
+        console.out().print()
+        console.out().print(line, markup=False)
+    console.say(f"The table and {len(result.files) - 1} pictures are in {str(out)!r}.")

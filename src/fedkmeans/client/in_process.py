@@ -53,7 +53,9 @@ class InProcess:
         if not self.sites:
             raise DataError("A federation needs at least one client.")
         if n_jobs is not None and (n_jobs == 0 or not isinstance(n_jobs, numbers.Integral)):
-            raise ParameterError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
+            raise ParameterError(
+                f"must be None or a whole number other than 0, got {n_jobs!r}.", parameter="n_jobs"
+            )
         self.n_jobs = n_jobs
         self.clients = tuple(sorted(self.sites))
         self._asked: list[Site] = []

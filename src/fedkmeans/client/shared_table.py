@@ -66,7 +66,7 @@ class SharedTable:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name != "lock"}
-        return {**state, "rows": replace(self.rows, memo=None)}
+        return {**state, "rows": replace(self.rows, cache=None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, lock=RLock())
@@ -75,7 +75,7 @@ class SharedTable:
         """Let another kernel do the work from now on."""
         with self.lock:
             if name != self.kernel_name:
-                self.kernel_name, self.rows.memo = name, None
+                self.kernel_name, self.rows.cache = name, None
 
     @property
     def kernel(self) -> Kernel:

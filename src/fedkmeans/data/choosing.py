@@ -13,7 +13,7 @@ from fedkmeans.data.layout import MISSING, is_number
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable
 from fedkmeans.data.text import find_layout, rows_of_text
 from fedkmeans.data.wording import CHOOSE_COLUMNS, drop_these, listing, nearest, short, visible
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, Setting
 
 # Options of the command line for columns with a special role.
 _OPTIONS = {"label": "--label", "client": "--client-column"}
@@ -42,8 +42,8 @@ def special_column(
         return own
     if name not in by_name:
         raise DataError(
-            f"{who} has no {role} column {name!r}; {nearest(name, tuple(by_name))} Correct {role}=... "
-            f"({_OPTIONS[role]})."
+            f"{who} has no {role} column {name!r}; {nearest(name, tuple(by_name))}",
+            remedy=("Correct ", Setting(f"{role}=...", typed=_OPTIONS[role]), "."),
         )
     return by_name[name]
 
@@ -54,12 +54,13 @@ def choose(who: str, known: tuple[str, ...], roles: Roles) -> tuple[str, ...]:
     for argument, wanted in (("columns", roles.columns or ()), ("drop", roles.drop)):
         for name in wanted:
             if name not in there:
-                remedy = (
-                    "Give the file the columns of the model."
+                wrong = Setting(f"{argument}=[...]", typed=f"--{argument}")
+                raise DataError(
+                    f"{who} has no column {name!r}; {nearest(name, known)}",
+                    remedy="Give the file the columns of the model."
                     if roles.fixed
-                    else f"Correct {argument}=[...] (--{argument})."
+                    else ("Correct ", wrong, "."),
                 )
-                raise DataError(f"{who} has no column {name!r}; {nearest(name, known)} {remedy}")
     if roles.columns is None:
         left_out = {*roles.drop, roles.label, roles.client}
         names = tuple(name for name in known if name not in left_out)
@@ -68,7 +69,7 @@ def choose(who: str, known: tuple[str, ...], roles: Roles) -> tuple[str, ...]:
         _refuse_two_roles(who, names, roles)
     if not names:
         raise DataError(
-            f"{who} has no columns left to cluster; drop fewer, or name some with {CHOOSE_COLUMNS}"
+            f"{who} has no columns left to cluster", remedy=("drop fewer, or name some with ", CHOOSE_COLUMNS)
         )
     return names
 
@@ -110,10 +111,10 @@ def refuse_non_numeric(path: Path, who: str, raw: RawTable, names: tuple[str, ..
     remedy = guess or (
         "correct the values in the file"
         if roles.fixed
-        else f"leave them out with {drop_these(bad)}, or name the numeric ones with {CHOOSE_COLUMNS}"
+        else ("leave them out with ", drop_these(bad), ", or name the numeric ones with ", CHOOSE_COLUMNS)
     )
     raise DataError(
-        f"{who}: columns that are not numeric ({types}): {listing(bad, len(bad))}{shown}; {remedy}"
+        f"{who}: columns that are not numeric ({types}): {listing(bad, len(bad))}{shown}", remedy=remedy
     )
 
 

@@ -110,7 +110,7 @@ def read_clients(
             stray = _stray_file(path, files)
             if stray is None:
                 raise
-            raise DataError(f"{error}; {stray}") from error
+            raise DataError(error, f"; {stray}") from error
     clients = [part for name, table in tables for part in _divide(name, table, fixed_columns)]
     _refuse_shared_names(clients)
     return clients
@@ -271,12 +271,14 @@ def _fitted(name: str, table: Table, first_name: str, first: Table, fixed: bool)
         return replace(table, feature_names=theirs)
     if set(ours) != set(theirs):
         only = _only(first_name, theirs, ours) + _only(name, ours, theirs)
-        remedy = (
-            "give all files the columns of the model"
-            if fixed
-            else f"leave the others out with {DROP_COLUMNS}, or name those in common with {CHOOSE_COLUMNS}"
+        choose = (
+            "leave the others out with ",
+            DROP_COLUMNS,
+            ", or name those in common with ",
+            CHOOSE_COLUMNS,
         )
-        raise DataError(f"{clients} have different columns: {', '.join(only)}; {remedy}")
+        remedy = "give all files the columns of the model" if fixed else choose
+        raise DataError(f"{clients} have different columns: {', '.join(only)}", remedy=remedy)
     position = {column: j for j, column in enumerate(ours)}
     order = [position[column] for column in theirs]
     return replace(table, feature_names=theirs, X=np.ascontiguousarray(table.X[:, order]))
@@ -313,10 +315,10 @@ def _divide(name: str, table: Table, fixed: bool) -> list[ClientTable]:
     sizes = np.bincount(of_kept, minlength=len(names))
     if not sizes.all():
         lost = [names[i] for i in np.flatnonzero(sizes == 0)]
-        remedy = "fill them in" if fixed else f"leave out the columns where it is with {DROP_COLUMNS}"
+        way = ("fill them in",) if fixed else ("leave out the columns where it is with ", DROP_COLUMNS)
         raise DataError(
-            f"file {str(table.path)!r}: clients {listing(lost)} have a missing value in every row; {remedy}, "
-            "or remove these clients' rows"
+            f"file {str(table.path)!r}: clients {listing(lost)} have a missing value in every row",
+            remedy=(*way, ", or remove these clients' rows"),
         )
     return [part(client, of_kept == i, int(dropped[i])) for i, client in enumerate(names)]
 

@@ -20,7 +20,7 @@ from fedkmeans.data.columns import Mask
 from fedkmeans.data.readers import TEXT_SUFFIXES, RawTable, read_raw
 from fedkmeans.data.text import as_written, find_layout, rows_of_text
 from fedkmeans.data.wording import listing, one_line
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, Setting
 
 # Leading zeros, a plus sign, and integers with more digits than a double can hold.
 _NOT_A_MEASUREMENT = r"^(?:\+|-?0[0-9]|-?[0-9]{16,}$)"
@@ -72,8 +72,8 @@ def write_labels(
     raw = read_raw(source, header=header)
     if column in _all_names(raw):
         raise DataError(
-            f"file {str(source)!r} already has a column {column!r}; choose another name for the labels with "
-            "--column NAME (in Python: column=...)"
+            f"file {str(source)!r} already has a column {column!r}",
+            remedy=("choose another name for the labels with ", Setting("column=...", typed="--column NAME")),
         )
     full = _for_every_row(source, raw.n_rows, labels, kept)
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fedkmeans.data.wording import one_line, subject
-from fedkmeans.errors import DataError
+from fedkmeans.errors import DataError, Setting
 
 # Spellings of missing values; pyarrow compares them exactly.
 MISSING = ("", "?", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "null", "NULL", "Null", "None")
@@ -87,8 +87,11 @@ def find_layout(path: Path, client_name: str | None = None, header: bool | None 
         if has_more and _may_be_names(fields):
             raise DataError(
                 f"{who} starts with {','.join(fields[:3])}{',…' if len(fields) > 3 else ''}, which may be "
-                "column names or data; say which with --header yes or --header no (in Python: header=True "
-                "or header=False)"
+                "column names or data",
+                remedy=(
+                    "say which with ",
+                    Setting("header=True or header=False", typed="--header yes or --header no"),
+                ),
             )
         header = not _all_numbers(fields)
     names = tuple(fields) if header else tuple(f"x{i}" for i in range(len(fields)))

@@ -114,7 +114,9 @@ def label_mix(y: DataArray, n_clients: int, p: float, rng: np.random.Generator) 
     y = _checked_labels(y)
     n_clients = _checked(n_clients, len(y))
     if not 0 <= p <= 1:
-        raise ParameterError(f"p must lie between 0 and 1, got {p}; it is the share of one class in a client")
+        raise ParameterError(
+            f"must lie between 0 and 1, got {p}; it is the share of one class in a client", parameter="p"
+        )
     classes, y_index = np.unique(y, return_inverse=True)
     sizes = np.bincount(_even(len(y), n_clients), minlength=n_clients)
     wanted = np.rint(p * sizes).astype(np.intp)
@@ -153,7 +155,7 @@ def dirichlet(y: DataArray, n_clients: int, alpha: float, rng: np.random.Generat
     n_clients = _checked(n_clients, len(y))
     if not (alpha > 0 and np.isfinite(alpha)):
         raise ParameterError(
-            f"alpha must be a finite number above 0, got {alpha}; 0.1 is uneven, 100 nearly even"
+            f"must be a finite number above 0, got {alpha}; 0.1 is uneven, 100 nearly even", parameter="alpha"
         )
     concentration = np.full(n_clients, min(alpha, _LARGEST_ALPHA))
     clients = np.empty(len(y), dtype=np.intp)
@@ -275,11 +277,12 @@ def _checked(n_clients: int, n_samples: int) -> int:
     try:
         n_clients = operator.index(n_clients)
     except TypeError:
-        raise ParameterError(f"n_clients must be a whole number, got {n_clients!r}") from None
+        raise ParameterError(f"must be a whole number, got {n_clients!r}", parameter="n_clients") from None
     if not 1 <= n_clients <= n_samples:
         raise ParameterError(
-            f"n_clients must lie between 1 and the number of rows, {n_samples}, got {n_clients}; "
-            "a client needs at least one row"
+            f"must lie between 1 and the number of rows, {n_samples}, got {n_clients}; "
+            "a client needs at least one row",
+            parameter="n_clients",
         )
     return n_clients
 

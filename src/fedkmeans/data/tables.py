@@ -138,15 +138,14 @@ def _kept_rows(who: str, checked: dict[str, Column], n_rows: int, missing: str, 
             kept &= ~absent
     if counts and missing == "error":
         found = ", ".join(f"{name!r} ({times})" for name, times in counts.items())
-        remedy = (
-            f"fill them in, or {DROP_ROWS}" if fixed else f"{DROP_ROWS}, or the columns with {DROP_COLUMNS}"
-        )
-        raise DataError(f"{who}: missing values in {found} of {count(n_rows, 'row')}; {remedy}")
+        rows = ("leave out these rows with ", DROP_ROWS)
+        remedy = ("fill them in, or ", *rows) if fixed else (*rows, ", or the columns with ", DROP_COLUMNS)
+        raise DataError(f"{who}: missing values in {found} of {count(n_rows, 'row')}", remedy=remedy)
     if not kept.any():
         worst = max(counts, key=lambda name: counts[name])
-        remedy = "fill in the values" if fixed else f"leave out that column with {drop_these([worst])}"
         raise DataError(
-            f"{who}: every row has a missing value (most in {worst!r}, {counts[worst]} of {n_rows}); {remedy}"
+            f"{who}: every row has a missing value (most in {worst!r}, {counts[worst]} of {n_rows})",
+            remedy="fill in the values" if fixed else ("leave out that column with ", drop_these([worst])),
         )
     return kept
 
@@ -173,8 +172,9 @@ def _refuse_infinite(who: str, X: DataArray, names: tuple[str, ...], fixed: bool
     infinite = {name: int(np.isinf(X[:, j]).sum()) for j, name in enumerate(names)}
     found = ", ".join(f"{name!r} ({times})" for name, times in infinite.items() if times)
     if found:
-        otherwise = "" if fixed else f", or leave out the columns with {DROP_COLUMNS}"
-        raise DataError(f"{who}: infinite values in {found}; correct them in the file{otherwise}")
+        otherwise = () if fixed else (", or leave out the columns with ", DROP_COLUMNS)
+        remedy = ("correct them in the file", *otherwise)
+        raise DataError(f"{who}: infinite values in {found}", remedy=remedy)
 
 
 def _values(who: str, name: str, column: Column) -> DataArray:

@@ -8,9 +8,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-DROP_ROWS = 'leave out these rows with --missing drop-rows (in Python: missing="drop_rows")'
-DROP_COLUMNS = "--drop NAME (in Python: drop=[...])"
-CHOOSE_COLUMNS = "--columns NAME,... (in Python: columns=[...])"
+from fedkmeans.errors import Setting
+
+DROP_ROWS = Setting("missing", "drop_rows", typed="--missing drop-rows")
+DROP_COLUMNS = Setting("drop=[...]", typed="--drop NAME")
+CHOOSE_COLUMNS = Setting("columns=[...]", typed="--columns NAME,...")
 
 _LONGEST_CAUSE = 200
 _LONGEST_VALUE = 40
@@ -68,8 +70,8 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"did you mean {listing(near)}?" if near else f"it has {listing(known) or 'no columns'}."
 
 
-def drop_these(names: Sequence[str], most: int = 3) -> str:
-    """Return the option that leaves out columns, for the shell and for Python."""
+def drop_these(names: Sequence[str], most: int = 3) -> Setting:
+    """Return the setting that leaves out columns."""
     options = " ".join(f"--drop {shlex.quote(name)}" for name in names[:most])
     more = " …" if len(names) > most else ""
-    return f"{options}{more} (in Python: drop=[{listing(names, most)}])"
+    return Setting(f"drop=[{listing(names, most)}]", typed=f"{options}{more}")

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkmeans.algorithms.rounds import Observer
 from fedkmeans.algorithms.state import RoundInfo, State
-from fedkmeans.errors import FederationError, FedKMeansError
+from fedkmeans.errors import FederationError, FedKMeansError, as_typed
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config
 from fedkmeans.flower.transport import Flower
@@ -40,7 +40,7 @@ def main(grid: Grid, context: Context) -> None:
         folder.say("stopped", run=str(grid.run.run_id), reason="stopped before there was a model")
         raise
     except FedKMeansError as error:
-        _say_failed(folder, grid, str(error))
+        _say_failed(folder, grid, as_typed(error))
         raise
     except OSError as error:
         reason = _about_disk(folder, error)

@@ -1,11 +1,11 @@
-"""Kernels: who does the arithmetic on a client's rows. They differ in speed, not in what they find.
+"""Kernels do the arithmetic on a client's rows. They differ in speed, not in their results.
 
 `numpy`
-    The plain version of `fedkmeans.kernels.reference.lloyd`, to be read and held against the paper.
+    The plain version in `fedkmeans.kernels.reference`, written to be compared with the paper.
 `numba`
-    Compiled, with memory of the last round; the same labels, centroids to rounding.
+    Compiled, with a cache between rounds; the same labels, and the same centroids up to rounding.
 `auto`
-    `numba`, but `numpy` for data so small that it is done before `numba` is loaded.
+    `numba`, but `numpy` for data so small that loading `numba` takes longer than the run.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = [
 ]
 
 AUTO = "auto"
-# Where each kernel is; imported when it is first needed, as compiled code takes a moment to load.
+# The module of each kernel, imported when it is first needed, as compiled code takes time to load.
 KERNELS = {"numpy": "fedkmeans.kernels.reference.kernel", "numba": "fedkmeans.kernels.numba.kernel"}
 
-# A round of the plain version takes about this long for each client and for each number.
-_SECONDS_A_CLIENT, _SECONDS_A_NUMBER = 3e-4, 2e-8
-# Above this a run gains more by the fast version than the second or so it takes to load.
+# Approximate seconds per round of the plain version, per client and per number in the rows.
+_SECONDS_PER_CLIENT, _SECONDS_PER_NUMBER = 3e-4, 2e-8
+# If a round takes longer, a run gains more from compiled code than loading it costs, which is about a second.
 _SHORT_ROUND = 5e-3
 
 
 def find_kernel(name: str) -> Kernel:
-    """Return the kernel of that name."""
+    """Return the kernel with this name."""
     check_choice("kernel", name, KERNELS)
     with preparing():
         kernel: Kernel = import_module(KERNELS[name]).KERNEL
@@ -48,13 +48,13 @@ def find_kernel(name: str) -> Kernel:
 
 
 def kernel_for(X: Table) -> Kernel:
-    """Return the kernel that suits rows which lie in one place."""
+    """Return the kernel that `auto` chooses for the rows of one client."""
     return find_kernel(choose_kernel(AUTO, 1, X.size))
 
 
 def choose_kernel(name: str, n_clients: int, n_numbers: int) -> str:
-    """Turn "auto" into a kernel's name for so many clients with so many numbers in all."""
+    """Return the name of a kernel; "auto" depends on the number of clients and numbers in all rows."""
     if check_choice("kernel", name, (AUTO, *KERNELS)) != AUTO:
         return name
-    seconds = n_clients * _SECONDS_A_CLIENT + n_numbers * _SECONDS_A_NUMBER
+    seconds = n_clients * _SECONDS_PER_CLIENT + n_numbers * _SECONDS_PER_NUMBER
     return "numba" if seconds > _SHORT_ROUND else "numpy"

@@ -1,4 +1,4 @@
-"""What a kernel must be able to do, and nothing more."""
+"""The interface of a kernel."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Rows:
     starts : ndarray of shape (N + 1,)
         Client i has the rows from starts[i] up to starts[i + 1].
     sample_weight : ndarray of shape (n,) or None
-    memo : object
-        What a kernel wants to remember about these rows; nobody else looks at it.
+    cache : object
+        What a kernel keeps about these rows; only the kernel reads it.
     """
 
     X: Table
     starts: IntArray
     sample_weight: FloatArray | None = None
-    memo: Any = field(default=None, repr=False)
+    cache: Any = field(default=None, repr=False)
 
     @property
     def sizes(self) -> IntArray:
-        """How many rows each client has, shape (N,)."""
+        """Number of rows of each client, shape (N,)."""
         return self.starts[1:] - self.starts[:-1]
 
     def part(self, client: int) -> slice:
-        """Where the rows of a client are."""
+        """The rows of a client as a slice."""
         return slice(int(self.starts[client]), int(self.starts[client + 1]))
 
     def shard(self, client: int) -> tuple[Table, FloatArray | None]:
@@ -47,14 +47,14 @@ class Rows:
 
 
 def protect(*arrays: FloatArray) -> None:
-    """Make arrays read-only: a weighting rule or an observer looks at them and must not steer."""
+    """Make arrays read-only, so that a weighting rule or an observer cannot change them."""
     for array in arrays:
         array.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSummary:
-    """What a client knows after its local steps; a weighting rule turns it into weights.
+    """Result of a client's local steps; a weighting rule turns it into weights.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class LocalSummary:
     counts : ndarray of shape (k,)
         Points (or their sample weight) nearest to each centroid **as received**: the paper's ω_ij.
     last_counts : ndarray of shape (k,)
-        Points that made each local centroid in the last local step.
+        Points (or their sample weight) in each cluster in the last local step.
     inertia : ndarray of shape (k,)
-        Squared distances of those points to their local centroid, summed per cluster.
+        Sum of squared distances of those points to their local centroid, per cluster.
     n_samples : float
         Rows of the client, or the sum of its sample weights.
     received_inertia : float
-        Squared distances of all points to the nearest centroid **as received**, summed.
+        Sum of squared distances of all points to the nearest centroid **as received**.
     """
 
     centroids: FloatArray
@@ -87,18 +87,18 @@ WeightingRule: TypeAlias = Callable[[LocalSummary], FloatArray]
 
 
 class Clustered(NamedTuple):
-    """What k-means found: centroids (k, m), and counts (k,) if another step would change nothing."""
+    """Result of k-means: centroids (k, m), and counts (k,) if another step would change nothing."""
 
     centroids: FloatArray
     counts: FloatArray | None = None
 
 
 class Outcome(Protocol):
-    """What came of the local steps of A clients; good until the next local steps on the same rows."""
+    """Result of the local steps of A clients; valid until the next local steps on the same rows."""
 
     @property
     def counts(self) -> FloatArray:
-        """As in a `LocalSummary`, one row a client, shape (A, k)."""
+        """As in a `LocalSummary`, one row per client, shape (A, k)."""
         ...
 
     @property
@@ -108,16 +108,16 @@ class Outcome(Protocol):
 
     @property
     def inertia(self) -> FloatArray | None:
-        """As in a `LocalSummary`, shape (A, k); only where it was asked for."""
+        """As in a `LocalSummary`, shape (A, k); only if requested."""
         ...
 
     @property
     def received_inertia(self) -> FloatArray | None:
-        """As in a `LocalSummary`, shape (A,); only where it was asked for."""
+        """As in a `LocalSummary`, shape (A,); only if requested."""
         ...
 
     def centroids(self, place: int) -> FloatArray:
-        """Local centroids of one of the clients, a new array of shape (k, m)."""
+        """Local centroids of one client, a new array of shape (k, m)."""
         ...
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
@@ -129,7 +129,7 @@ class Outcome(Protocol):
 
 
 class Kernel(Protocol):
-    """The arithmetic on rows; labels are the same whichever kernel finds them."""
+    """The arithmetic on rows; all kernels find the same labels."""
 
     name: str
 
@@ -160,7 +160,7 @@ class Kernel(Protocol):
     def inertia_each(
         self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
     ) -> FloatArray:
-        """What `inertia` returns for the rows of each of the clients `which`, shape (A,)."""
+        """The inertia of each of the clients `which`, shape (A,)."""
         ...
 
     def lloyd(
@@ -191,7 +191,7 @@ class Kernel(Protocol):
         max_iter: int = 300,
         n_threads: int = 1,
     ) -> list[Clustered]:
-        """What `kmeans` finds on the rows of each of the clients `which`, all in one call."""
+        """The result of `kmeans` on the rows of each of the clients `which`, in one call."""
         ...
 
     def local_steps(
@@ -206,13 +206,13 @@ class Kernel(Protocol):
         inertia: bool = False,
         n_threads: int = 1,
     ) -> Outcome:
-        """Local steps of the clients `which`, all in one call; see `lloyd.local_update`."""
+        """Local steps of the clients `which`, in one call; see `lloyd.local_update`."""
         ...
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
-        """Prepare, in the background, for such local steps with k centroids: they will be asked for soon."""
+        """Prepare in the background for such local steps with k centroids, which follow soon."""
         ...
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
-        """How many clients to pass to `local_steps` at a time, so that memory stays bounded."""
+        """Number of clients to pass to `local_steps` at a time, so that memory stays bounded."""
         ...

@@ -1,8 +1,8 @@
-"""Time that compiled code takes to get ready: to be imported, compiled, or read from disk.
+"""Time for preparing compiled code: importing it, compiling it, or reading it from disk.
 
-It is spent once on a machine or once in a process, and says nothing about how long a run takes. Whoever
-measures a run with a `Stopwatch` leaves it out. Compiling is announced once in a process, on the logger
-``fedkmeans.kernels``, as it may take ten seconds.
+It is spent once per machine or once per process, and is not part of the time of a run: a `Stopwatch` leaves
+it out. Compiling is announced once per process on the logger ``fedkmeans.kernels``, as it may take ten
+seconds.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ log = logging.getLogger("fedkmeans.kernels")
 
 
 class _Preparation:
-    """Adds up the time during which something is prepared; what overlaps, in any threads, counts once."""
+    """Adds up the time of preparation; preparations that overlap, in any threads, count once."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._under_way, self._since, self._seconds = 0, 0.0, 0.0
 
     def start(self) -> None:
-        """Something begins to be prepared."""
+        """A preparation begins."""
         with self._lock:
             if not self._under_way:
                 self._since = time.perf_counter()
             self._under_way += 1
 
     def stop(self) -> None:
-        """It is ready, or has failed."""
+        """A preparation ends, or fails."""
         with self._lock:
             self._under_way -= 1
             if not self._under_way:
@@ -58,7 +58,7 @@ def preparing() -> Iterator[None]:
 
 
 class Stopwatch:
-    """Tells the time since it was made, in seconds, apart from the time that preparation took meanwhile."""
+    """Measures the seconds since it was created, separately for preparation and everything else."""
 
     def __init__(self) -> None:
         self._started, self._prepared = time.perf_counter(), PREPARATION.seconds()
@@ -72,8 +72,8 @@ class Stopwatch:
         return time.perf_counter() - self._started - self.preparation()
 
 
-@cache  # called with the same arguments again, it does nothing
+@cache  # so that it logs once
 def announce_compiling(is_kept: bool, /) -> None:
-    """Say once in a process that something is being compiled, and whether the next one finds it done."""
+    """Log once per process that code is being compiled, and whether it is kept for later processes."""
     often = "once on this machine" if is_kept else "in this process"
     log.info("Compiling for this kind of data, %s; it takes ten seconds or so.", often)

@@ -1,4 +1,4 @@
-"""Rows that are mostly zeros: only the other numbers are kept, and only blocks of rows are made dense."""
+"""Rows that are mostly zeros: only other numbers are stored, and only blocks of rows are made dense."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.errors import DataError
 
-# Numbers up to which a client's rows may be dense as a whole, where an algorithm is faster that way:
-# 32 MB in double precision.
+# All rows of a client may be made dense up to this many numbers, if an algorithm is faster that way: 32 MB
+# in double precision.
 SMALL = 2**22
 # Numbers that are copied at a time.
 _COPIED = 2**20
@@ -21,17 +21,17 @@ _COPIED = 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseRows:
-    """A table of n rows and m columns in compressed rows (CSR), as much like an array as is needed.
+    """A table of n rows and m columns in compressed rows (CSR), with the array interface that is needed.
 
-    Row p has the numbers data[indptr[p] : indptr[p + 1]] in the columns indices[…], which ascend. No
-    number is stored twice, and no zero.
+    Row p has the numbers data[indptr[p] : indptr[p + 1]] in the columns indices[…], which ascend. There are
+    no duplicates and no stored zeros.
 
     Attributes
     ----------
     data : ndarray of any real dtype
     indices : ndarray of the same length
     indptr : ndarray of shape (n + 1,)
-        It need not begin with zero: some rows of a table share its data.
+        It need not begin with zero: a slice of rows shares the data of its table.
     n_columns : int
     """
 
@@ -42,15 +42,15 @@ class SparseRows:
 
     @classmethod
     def of(cls, matrix: Any) -> SparseRows:
-        """Take over a scipy sparse matrix or array of any format; it is not changed, nor copied if CSR."""
+        """Convert a scipy sparse matrix or array of any format; it is not changed, and not copied if CSR."""
         if matrix.ndim != 2:
             raise DataError(f"A sparse table must have rows and columns, got shape {matrix.shape}.")
         rows = _scipy_sparse().csr_array(matrix)
         if not rows.has_canonical_format or np.count_nonzero(rows.data) < rows.nnz:
-            rows = rows.copy()  # the caller's stays as it is
+            rows = rows.copy()  # do not change the caller's matrix
             rows.sum_duplicates()
             rows.eliminate_zeros()
-        # Compiled code knows one kind of numbers for places: those that are large enough for any table.
+        # Compiled code expects one integer type for `indptr`, which is large enough for any table.
         small = rows.shape[1] <= np.iinfo(np.int32).max
         return cls(
             rows.data[: rows.nnz],
@@ -74,7 +74,7 @@ class SparseRows:
 
     @property
     def size(self) -> int:
-        """How many numbers the table has, zeros included."""
+        """Number of entries of the table, including zeros."""
         return len(self) * self.n_columns
 
     @property
@@ -84,17 +84,17 @@ class SparseRows:
 
     @property
     def stored(self) -> slice:
-        """Where the numbers of these rows are in `data` and `indices`."""
+        """The part of `data` and `indices` that belongs to these rows."""
         return slice(int(self.indptr[0]), int(self.indptr[-1]))
 
     @property
     def nbytes(self) -> int:
-        """What these rows take."""
+        """Size of these rows in bytes."""
         part = self.stored
         return int(self.data[part].nbytes + self.indices[part].nbytes + self.indptr.nbytes)
 
     def __getitem__(self, rows: slice | DataArray) -> SparseRows:
-        """Rows that lie together without a copy, or any rows by their numbers or by a mask."""
+        """Consecutive rows without a copy, or any rows by their numbers or by a mask."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
@@ -119,7 +119,7 @@ class SparseRows:
         return SparseRows(data, indices, indptr, self.n_columns)
 
     def dense(self, dtype: Any = None) -> DataArray:
-        """All rows as an array (n, m): for blocks of rows."""
+        """All rows as an array (n, m); meant for blocks of rows."""
         n, m = self.shape
         block = np.zeros(n * m, dtype=dtype or self.dtype)
         places = np.repeat(np.arange(n) * m, np.diff(self.indptr))
@@ -128,27 +128,27 @@ class SparseRows:
         return block.reshape(n, m)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> DataArray:
-        """Refuse: an array of a whole table must not come about by accident."""
+        """Raise an error: a whole table must not become dense by accident."""
         raise TypeError("Sparse rows are made dense a block at a time; see lloyd.double_block.")
 
     def by_column(self) -> Iterator[tuple[DataArray, IntArray]]:
-        """The numbers of each column and the rows in which they stand, one column after the other."""
+        """The numbers of each column and their rows, one column after the other."""
         table = self.matrix().tocsc()
         for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
             yield table.data[start:stop], table.indices[start:stop]
 
     def matrix(self) -> Any:
-        """The rows as scipy knows them; the numbers are not copied."""
+        """The rows as a scipy sparse array; the numbers are not copied."""
         part, indptr = self.stored, self.indptr - self.indptr[0]
         return _scipy_sparse().csr_array((self.data[part], self.indices[part], indptr), shape=self.shape)
 
 
-# What the algorithms take as rows: shape (n, m).
+# Rows that algorithms accept: shape (n, m).
 Table: TypeAlias = DataArray | SparseRows
 
 
 def as_table(X: Any) -> Table:
-    """What a caller calls rows, as an array, or as sparse rows if it is a sparse matrix of scipy."""
+    """Convert the caller's rows to an array, or to sparse rows if they are a scipy sparse matrix."""
     if isinstance(X, SparseRows):
         return X
     if isinstance(X, np.ndarray) or not _scipy_sparse().issparse(X):
@@ -157,5 +157,5 @@ def as_table(X: Any) -> Table:
 
 
 def _scipy_sparse() -> Any:
-    """Load it where it is needed: a site on Flower, a new process for each message, seldom needs it."""
+    """Load scipy.sparse only when needed: on Flower each message starts a new process."""
     return import_module("scipy.sparse")

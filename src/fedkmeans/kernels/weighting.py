@@ -1,11 +1,11 @@
 """Weighting rules: how much a client's centroid counts, per cluster and round.
 
-A rule is a function of what the client knows after its local steps, and returns one non-negative
-weight per cluster. The server divides by the sum over clients, so only proportions matter. To add
-a rule, write the function and put it into `WEIGHTINGS`; in process, pass the function itself.
+A rule is a function of the result of a client's local steps, and returns one non-negative weight per
+cluster. The server divides by the sum over clients, so only proportions matter. To add a rule, write the
+function and add it to `WEIGHTINGS`; in process, pass the function itself.
 
-The rules named here may also be given many clients at once, with arrays (N, k) instead of (k,) and no
-centroids: written over the last axis they serve both. A function that is passed sees one client.
+The rules in this module also accept many clients at once, with arrays (N, k) instead of (k,) and no
+centroids: they work over the last axis. A function passed by a user gets one client at a time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def by_size(local: LocalSummary) -> FloatArray:
 
 
 def by_compactness(local: LocalSummary) -> FloatArray:
-    """Points per cluster, times how compact the client's cluster is compared with its others.
+    """Points per cluster, times the compactness of the cluster relative to the client's others.
 
     With v_j the mean squared distance within cluster j and v the mean over the client's rows, the
-    factor is v / (v + v_j): one for a cluster that is a single spot, near zero for a loose one.
+    factor is v / (v + v_j): one for a cluster that is a single point, near zero for a wide one.
     """
     filled = np.maximum(local.last_counts, np.finfo(np.float64).tiny)
     spread = local.inertia / filled
@@ -46,7 +46,7 @@ def by_compactness(local: LocalSummary) -> FloatArray:
 
 
 def last_counts(local: LocalSummary) -> FloatArray:
-    """Points that made each local centroid in the last local step; what FKM sends."""
+    """Points in each cluster in the last local step, as FKM sends them."""
     return local.last_counts
 
 
@@ -59,32 +59,32 @@ WEIGHTINGS: dict[str, WeightingRule] = {
 }
 
 
-# Rules that look at inertia, which takes another pass over the rows.
+# Rules that use inertia, which takes another pass over the rows.
 USES_INERTIA = frozenset({"by_compactness"})
 
-# Rules that give weight to clusters in which the client has no points: there its centroid only
-# repeats what the server sent, which is of no use once it is remembered.
+# Rules that give weight to clusters in which the client has no points. There its centroid only repeats
+# what the server sent, which is useless to an algorithm that remembers statistics.
 ECHOING = frozenset({"equal", "by_size"})
 
 
 def find_rule(weighting: str | WeightingRule) -> WeightingRule:
-    """Return the rule of that name, or the function itself."""
+    """Return the rule with this name, or the function itself."""
     if callable(weighting):
         return weighting
     if not isinstance(weighting, str) or weighting not in WEIGHTINGS:
         raise ParameterError(
-            f"weighting must be a function or one of {', '.join(WEIGHTINGS)}; got {weighting!r}."
+            f"must be a function or one of {', '.join(WEIGHTINGS)}; got {weighting!r}.", parameter="weighting"
         )
     return WEIGHTINGS[weighting]
 
 
 def needs_inertia(weighting: str | WeightingRule) -> bool:
-    """Whether the rule may look at inertia; of a function nobody knows."""
+    """Whether the rule may use inertia; any function might."""
     return callable(weighting) or weighting in USES_INERTIA
 
 
 def weights_for(weighting: str | WeightingRule, local: LocalSummary) -> FloatArray:
-    """Apply a rule and check what it returns.
+    """Apply a rule and check its result.
 
     Returns
     -------

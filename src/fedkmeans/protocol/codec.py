@@ -1,9 +1,9 @@
-"""Records as they travel: one text and one vector of numbers, whatever carries them.
+"""Encode records as one text and one vector of numbers, and decode them without trusting the sender.
 
-The text is JSON and has the structure, names, whole numbers and shapes; the vector has every float and
-every array, in the order of the fields, and so exactly. Reading trusts nothing: whatever comes, the
-result is a record that could have been sent, or a `WireError` of one line. Nothing is ever run or
-allocated because a message says so.
+The text is JSON with the structure, names, whole numbers and shapes. The vector has every float and every
+array in the order of the fields, so that no digit is lost. Decoding returns a record that could have been
+sent, or raises a `WireError` of one line. It never executes anything and allocates no memory because a
+message claims a size.
 
 >>> from fedkmeans.protocol.messages import ScoreTotals
 >>> encode(ScoreTotals.of(3.0, 2.0)).header
@@ -38,7 +38,7 @@ from fedkmeans.protocol.field_types import (
 )
 
 WIRE_VERSION = 2
-# Characters of a header. Most have a few hundred; names of a hundred thousand columns have room.
+# Characters of a header: a few hundred are common, and the names of 100,000 columns fit.
 MAX_HEADER = 2**22
 _MAX_DIGITS = 20
 
@@ -50,7 +50,7 @@ PREFIX_SIZE = _PREFIX.size
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A record ready to travel.
+    """An encoded record.
 
     Attributes
     ----------
@@ -68,12 +68,12 @@ register(Total, record=Reply | None, received=Sizes())
 
 
 def encode(record: Any) -> Packed:
-    """Bring a record into the form that travels.
+    """Encode a record.
 
     Raises
     ------
     ParameterError
-        It holds something that cannot travel, for instance a weighting rule that is a function.
+        It contains a value that cannot be sent, for instance a function as weighting rule.
     """
     if REGISTRY.get(type(record).__name__) is not type(record):
         raise ParameterError(f"{brief(record)} is no record that can be sent.")
@@ -84,15 +84,15 @@ def encode(record: Any) -> Packed:
 
 
 def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | None = MAX_HEADER) -> Any:
-    """Read a record that came from somebody else.
+    """Decode a record from somebody else.
 
     Parameters
     ----------
     packed : Packed
     expected : type or tuple of types
-        What it may be.
+        Allowed types.
     max_header : int or None
-        Characters that the header may have; None for what this process wrote itself.
+        Largest number of characters of the header; None for files of this process.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
     Raises
     ------
     WireError
-        It is anything but such a record. Nothing else is ever raised.
+        It is not such a record. No other exception is raised.
     """
     kinds = expected if isinstance(expected, tuple) else (expected,)
     source = NumberReader(_checked(packed.numbers))
@@ -118,7 +118,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
 
 
 def _checked(numbers: Any) -> FloatArray:
-    """A copy of what should be numbers, shape (n,), which nobody can change afterwards."""
+    """Return a read-only copy of the numbers, shape (n,)."""
     if not isinstance(numbers, np.ndarray) or numbers.dtype != np.float64 or numbers.ndim != 1:
         what = (
             f"{numbers.dtype} {numbers.shape}" if isinstance(numbers, np.ndarray) else type(numbers).__name__
@@ -130,7 +130,7 @@ def _checked(numbers: Any) -> FloatArray:
 
 
 def _parse(header: Any, max_header: int | None) -> Any:
-    """The record's JSON, out of a header of the right version."""
+    """Return the JSON of the record if the header has the right version."""
     if not isinstance(header, str):
         raise WireError(f"the header should be a text, it is {type(header).__name__}.")
     if max_header is not None and len(header) > max_header:
@@ -175,7 +175,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def to_bytes(packed: Packed) -> bytes:
-    """One run of bytes, for a disk: magic, lengths, header, numbers (little-endian) and a checksum."""
+    """Return bytes for a file: magic, lengths, header, numbers (little-endian) and a checksum."""
     header = packed.header.encode()
     numbers = packed.numbers.astype("<f8").tobytes()
     data = _PREFIX.pack(MAGIC, len(header), len(packed.numbers)) + header + numbers
@@ -183,7 +183,7 @@ def to_bytes(packed: Packed) -> bytes:
 
 
 def size_in_bytes(prefix: bytes) -> int:
-    """How many bytes a record in `to_bytes` form has, from its first `PREFIX_SIZE` ones."""
+    """Return the size of a record in `to_bytes` form from its first `PREFIX_SIZE` bytes."""
     if len(prefix) < PREFIX_SIZE or not prefix.startswith(MAGIC):
         raise WireError("the bytes do not begin as a record does.")
     _, n_header, n_numbers = _PREFIX.unpack(prefix[:PREFIX_SIZE])
@@ -191,7 +191,7 @@ def size_in_bytes(prefix: bytes) -> int:
 
 
 def from_bytes(data: bytes) -> Packed:
-    """Read what `to_bytes` wrote; raises `WireError` if a single bit is missing or different."""
+    """Read what `to_bytes` wrote; raise `WireError` if a bit is missing or different."""
     size = size_in_bytes(data)
     if size != len(data):
         raise WireError(f"the record should have {size} bytes, there are {len(data)}.")

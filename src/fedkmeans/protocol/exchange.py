@@ -1,10 +1,9 @@
-"""Algorithms as conversations with a federation, written without knowing how messages travel.
+"""How algorithms ask clients, independent of how messages travel.
 
-An algorithm is a generator: it *yields* what it wants to ask and is *sent* the answers, and it
-returns its result. Smaller conversations are joined with ``yield from``; :func:`run` carries one
-out on a federation. Several independent ones (restarts, candidate values of k) can be held
-:func:`run_concurrently`: their questions then share one exchange, which matters where an exchange costs
-seconds.
+An algorithm is a generator. It *yields* a request, is *sent* the answer, and returns its result.
+Generators are composed with ``yield from``; :func:`run` runs one on a federation.
+:func:`run_concurrently` runs several independent ones (restarts, candidate values of k): their requests
+share one exchange, which saves time where an exchange takes seconds.
 
 >>> def count_rows(clients):
 ...     descriptions = yield Ask(Describe(), clients)
@@ -30,9 +29,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask clients one by one; the answer is a dict of replies by client.
+    """Ask for single replies; the answer is a dict of replies by client.
 
-    Silence of all of them ends the conversation, unless it is `optional`.
+    It is an error if no client answers, unless the request is `optional`.
     """
 
     query: Query
@@ -42,9 +41,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class AskTotal:
-    """Ask clients for a reply that adds up; the answer is its `Total` and nothing finer.
+    """Ask for replies that add up; the answer is their `Total` only.
 
-    Silence of all of them ends the conversation, unless it is `optional`.
+    It is an error if no client answers, unless the request is `optional`.
     """
 
     query: Query
@@ -54,15 +53,14 @@ class AskTotal:
 
 @dataclass(frozen=True, slots=True)
 class ListClients:
-    """Look who belongs to the federation; the answer is a sorted tuple of names. Sends nothing."""
+    """Ask who belongs to the federation; the answer is a sorted tuple of names. Sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewId:
-    """Draw a name that nobody has used; the answer is a random text of 16 hex digits. Sends nothing.
+    """Ask for a new identifier; the answer is a random text of 16 hex digits. Sends nothing.
 
-    An algorithm asks for it and draws nothing itself, so that it does the same again when it is sent
-    the same answers.
+    An algorithm draws nothing itself, so that with the same answers it does the same again.
     """
 
 
@@ -70,7 +68,7 @@ class NewId:
 class Total:
     """The sum of the replies, who took part, and how many bytes they sent.
 
-    Without any reply `record` is None. For a `Bundle`, `received` holds one number a query.
+    Without any reply `record` is None. For a `Bundle`, `received` holds one number per query.
     """
 
     record: Any
@@ -83,32 +81,30 @@ Conversation: TypeAlias = Generator[Request, Any, T]
 
 
 class Federation(Protocol):
-    """What carries queries to clients and brings replies back.
+    """A transport: it carries queries to clients and returns their replies.
 
-    Clients that do not answer are missing from what is returned; that is no error. A federation that
-    wants to know which names are drawn (`NewId`) may have a method `new_id`; it is no part of the
-    protocol, since a transport has no say in it and none should have to write one.
+    Clients that do not answer are missing in the result; that is no error. A federation that records
+    new identifiers (`NewId`) may have a method `new_id`; transports do not need one.
     """
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Names of all clients, sorted, so that nothing depends on the order they came in.
+        """Names of all clients, sorted.
 
-        A client that is merely offline stays on the list. One that is gone from it has left for
-        good: it is not asked any more, and what it said is forgotten.
+        A client that is offline stays on the list. A client that is removed from it is not asked any
+        more, and the server forgets its replies.
         """
         ...
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
-        """Send a query to some clients and return the replies that came.
+        """Send a query to some clients and return their replies.
 
-        A reply to an earlier query that comes late must be dropped. A client need only be sent what
-        `query.for_client(client)` returns.
+        Late replies to earlier queries must be dropped. A client needs only `query.for_client(client)`.
         """
         ...
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
-        """Send a query to some clients and return the sum of the replies that came, as `ask` would."""
+        """Send a query to some clients and return the sum of the replies that `ask` would return."""
         ...
 
 
@@ -137,7 +133,7 @@ def _add_sizes(left: Any, right: Any) -> Any:
 
 
 def run(federation: Federation, conversation: Conversation[T]) -> T:
-    """Carry a conversation out and return its result."""
+    """Run an algorithm on a federation and return its result."""
     answer: Any = None
     while True:
         try:
@@ -148,7 +144,7 @@ def run(federation: Federation, conversation: Conversation[T]) -> T:
 
 
 def new_id() -> str:
-    """Return a name that nobody has used: 16 random hex digits."""
+    """Return a new identifier: 16 random hex digits."""
     return secrets.token_hex(8)
 
 
@@ -178,12 +174,12 @@ def some_of(clients: Sequence[ClientId]) -> str:
 
 
 def run_concurrently(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
-    """Hold several conversations at once; questions to the same clients share an exchange.
+    """Run several algorithms at once; requests to the same clients share an exchange.
 
     Returns
     -------
     list
-        The results, in the order of the conversations.
+        The results, in the order of `conversations`.
     """
     if len(conversations) == 1:
         return [(yield from conversations[0])]
@@ -204,9 +200,9 @@ def run_concurrently(conversations: Sequence[Conversation[T]]) -> Conversation[l
 
 
 def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
-    """Requests that differ in nothing but their query, in order of first appearance.
+    """Group requests that differ only in their query, in order of first appearance.
 
-    Each `NewId` is by itself: two conversations must not be given the same name.
+    Each `NewId` is a group of its own: two algorithms must not get the same identifier.
     """
     groups: dict[object, list[int]] = {}
     for index, request in requests.items():
@@ -220,7 +216,7 @@ def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
 
 
 def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
-    """Ask a group's queries in one exchange and give each member its own part of the answer."""
+    """Send the queries of a group in one exchange and return each member's part of the answer."""
     first = next(iter(requests.values()))
     if len(requests) == 1 or isinstance(first, ListClients | NewId):
         return dict.fromkeys(requests, (yield first))
@@ -229,7 +225,7 @@ def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     if isinstance(answer, Total):
         if not answer.answered:
             return dict.fromkeys(requests, answer)
-        # A transport that does not count bytes says 0 for all together.
+        # A transport that does not count bytes returns 0 for the whole bundle.
         received = answer.received if isinstance(answer.received, tuple) else (0,) * len(requests)
         parts = zip(requests, answer.record.replies, received, strict=True)
         return {index: Total(part, answer.answered, size) for index, part, size in parts}

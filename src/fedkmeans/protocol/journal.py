@@ -1,14 +1,13 @@
-"""A federation that writes down what it heard, so that a run can go on where it was broken off.
+"""Record the answers of a federation, so that an interrupted run can be resumed.
 
-An algorithm is a function of the answers it is sent (`fedkmeans.protocol.exchange`): sent the same answers
-again, it arrives at the same place, to the last bit. So nothing of its state needs to be saved. The
-journal holds the answers, each on the disk before the algorithm sees it; when the run is started again
-with the same journal, they are replayed, and only then the sites are asked.
+An algorithm is a function of the answers it is sent (`fedkmeans.protocol.exchange`): with the same answers
+it computes the same result, to the last bit. So its state need not be saved. The journal contains the
+answers; each is on disk before the algorithm sees it. A run that is started again with the same journal
+replays them and asks the sites only after that.
 
-What nobody answered is asked again, if it was the last thing: a run that ended because no site could be
-reached goes on when they can. A site may also have been asked something of which the journal knows
-nothing, when the run was broken off in between. It is asked again then, in the same words, and gives the
-same answer.
+If nobody answered the last request, it is sent again: a run that ended because no site was reachable can be
+resumed later. If the run was interrupted between a request and its entry, the same request is sent again,
+and the sites give the same answer.
 
 >>> with Journalled(federation, "run.journal", "settings") as journalled:  # doctest: +SKIP
 ...     model.fit_federation(journalled)
@@ -47,10 +46,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Who belonged to the federation, when that was new.
+    """The members of the federation, written only when they change.
 
-    Unless it has changed it is not written again; `looks` says how often the run had looked since the
-    entry before without finding anything new.
+    `looks` counts how often the run has looked since the previous entry without a change.
     """
 
     clients: tuple[ClientId, ...]
@@ -59,14 +57,14 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A name that was drawn."""
+    """A new identifier."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """Replies of single clients, in the order in which they were handed out."""
+    """Replies of single clients, in the order in which the algorithm got them."""
 
     clients: tuple[ClientId, ...]
     replies: tuple[Any, ...]
@@ -87,22 +85,22 @@ _ENTRIES = (Present, Drawn, Heard)  # all but the first
 
 
 class Journalled:
-    """A federation that replays what a journal holds, and writes down what it hears after that.
+    """A federation that replays the answers of a journal and records all further answers.
 
     Parameters
     ----------
     inner : Federation
-        Who is asked.
+        The federation that is asked.
     path : str or path-like
-        The journal: a file, made if it is not there.
+        File of the journal, created if it does not exist.
     fingerprint : str
-        What the run's course follows from (settings, the seed), or a digest of it. A journal that was
-        begun with another fingerprint is refused.
+        The settings and the seed of the run, or a digest of them. A journal with another fingerprint is
+        refused.
 
     Attributes
     ----------
     replayed : int
-        Exchanges that were answered from the journal so far.
+        Number of exchanges answered from the journal so far.
     """
 
     def __init__(self, inner: Federation, path: str | os.PathLike[str], fingerprint: str) -> None:
@@ -122,7 +120,7 @@ class Journalled:
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -138,7 +136,7 @@ class Journalled:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Names of all clients, as they were when the run looked at this point."""
+        """Names of all clients at this point of the run."""
         if _being_interrupted():
             return self.inner.clients
         if self.replaying:
@@ -160,7 +158,7 @@ class Journalled:
         return members
 
     def new_id(self) -> str:
-        """Return a name that nobody has used, or the one that was drawn at this point."""
+        """Return a new identifier, or the recorded one."""
         if self.replaying and not _being_interrupted():
             return str(self._replay(Drawn).name)
         name = str(getattr(self.inner, "new_id", new_id)())
@@ -169,7 +167,7 @@ class Journalled:
         return name
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
-        """Return the replies that came, now or when this was asked before."""
+        """Return the replies, new or recorded."""
 
         def send() -> Replies:
             replies = self.inner.ask(query, clients)
@@ -179,7 +177,7 @@ class Journalled:
         return dict(zip(found.clients, found.replies, strict=True))
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
-        """Return the sum of the replies that came, now or when this was asked before."""
+        """Return the sum of the replies, new or recorded."""
         return self._exchange("total", query, clients, lambda: self.inner.total(query, clients))
 
     def _exchange(self, way: str, query: Query, clients: Sequence[ClientId], send: Callable[[], T]) -> T:
@@ -193,7 +191,7 @@ class Journalled:
             self.replayed += 1
         else:
             self._file.check()  # before anybody is asked
-            # What is handed out was read back, so that a replayed run cannot see any difference.
+            # The decoded entry is returned, so that a replayed run sees no difference.
             entry = self._append(Heard(request, send()))  # type: ignore[arg-type]
         return entry.answer  # type: ignore[no-any-return]
 
@@ -226,7 +224,7 @@ class Journalled:
         except WireError as error:
             raise JournalError(
                 f"{self._name} cannot be read: {error} Use the version of fedkmeans that wrote it, or remove "
-                "the file to begin the run anew."
+                "the file to start the run again."
             ) from error
 
     def _replay(self, kind: type) -> Any:
@@ -250,12 +248,12 @@ class Journalled:
         by = "" if self._versions == _versions() else f" (it was written by {self._versions})"
         raise JournalError(
             f"{self._name} belongs to a run with other settings{by}: {why}. Use the settings and the "
-            "random_state (a number) with which it was begun, or remove the file to begin the run anew."
+            "random_state (a number) with which it was begun, or remove the file to start the run again."
         )
 
 
 def _is_silence(entry: Any) -> bool:
-    """Whether it says that nobody answered."""
+    """Whether nobody answered."""
     if not isinstance(entry, Heard):
         return False
     return not (entry.answer.clients if isinstance(entry.answer, Replies) else entry.answer.answered)
@@ -274,9 +272,9 @@ def _digest(way: str, query: Query, clients: Sequence[ClientId]) -> str:
 
 
 def _being_interrupted() -> bool:
-    """Whether somebody who caught an interrupt from the keyboard is asking.
+    """Whether the request comes from code that handles a KeyboardInterrupt.
 
-    An estimator then asks for the score of what it has. That is no part of the run, and when the run
-    goes on nobody will ask for it.
+    An estimator then asks for the score of its latest centroids. That request is not part of the run and is
+    not repeated when the run is resumed.
     """
     return isinstance(sys.exc_info()[1], KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""A file of records that only grows: what stands in it is whole, whatever happens while it is written."""
+"""An append-only file of records, in which every entry is complete even after a crash."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ except ImportError:  # no such locks on Windows
 
 
 class JournalFile:
-    """Entries on a disk, one after the other, in the form of `wire.to_bytes`.
+    """Entries on disk, one after the other, in the form of `codec.to_bytes`.
 
-    A last entry that is not whole, because the process died while it was written, is cut off when
-    the file is opened. No two processes may have it open.
+    If the process died while it wrote the last entry, opening the file removes that entry. Only one process
+    may have the file open.
 
     Parameters
     ----------
     path : str or path-like
-        Made if it is not there; its folder must exist.
+        Created if it does not exist; its folder must exist.
 
     Attributes
     ----------
     places : list of (int, int)
-        Where each entry begins, and how many bytes it has.
+        Offset and size of each entry in bytes.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ class JournalFile:
             raise
 
     def close(self) -> None:
-        """Let others have the file."""
+        """Close the file, so that others can open it."""
         self._usable = False
         self._file.close()
 
@@ -76,7 +76,7 @@ class JournalFile:
         return sum(self.places[-1]) if self.places else 0
 
     def _find_entries(self) -> None:
-        """Find all entries, and cut off what stands after them if it is the beginning of one more."""
+        """Find all entries, and remove an incomplete one at the end."""
         size = os.fstat(self._file.fileno()).st_size
         if not MAGIC.startswith(self._bytes(0, len(MAGIC))):
             raise JournalError(
@@ -90,22 +90,22 @@ class JournalFile:
         if self._whole_entry_after(self._end, size):
             raise JournalError(
                 f"Journal {str(self.path)!r} is damaged: entry {len(self.places)} cannot be read, but later "
-                "ones can. Restore the file from a copy, or remove it to begin the run anew."
+                "ones can. Restore the file from a copy, or remove it to start the run again."
             )
         self._cut()
 
     def _cut(self) -> None:
-        """Let the file end with the last entry that is known."""
+        """Truncate the file after the last known entry."""
         self._file.truncate(self._end)
         os.fsync(self._file.fileno())
 
     def drop_last(self) -> None:
-        """Take the last entry off."""
+        """Remove the last entry."""
         self.places.pop()
         self._cut()
 
     def _length_at(self, place: int, size: int) -> int | None:
-        """Bytes of the whole entry that begins at a place of a file of `size` bytes; None if none does."""
+        """Return the size of the whole entry at `place` in a file of `size` bytes; None if there is none."""
         try:
             length = size_in_bytes(self._bytes(place, PREFIX_SIZE))
             if place + length > size:
@@ -125,7 +125,7 @@ class JournalFile:
         return False
 
     def _bytes(self, place: int, length: int) -> bytes:
-        """Bytes of the file; fewer where it ends."""
+        """Return bytes of the file, fewer at its end."""
         self._file.seek(place)
         parts = []
         while length and (part := self._file.read(length)):
@@ -138,17 +138,17 @@ class JournalFile:
         return from_bytes(self._bytes(*self.places[index]))
 
     def check(self) -> None:
-        """Raise if nothing more can be written."""
+        """Raise an error if nothing more can be written."""
         if not self._usable:
             raise JournalError(
                 f"Journal {str(self.path)!r} was closed, or could not be written to. Open it again to go on."
             )
 
     def append(self, packed: Packed) -> None:
-        """Write an entry; it is on the disk when this returns.
+        """Write an entry; it is on disk when this returns.
 
-        If that fails, the file ends with the entry before, and nothing more is written: the journal
-        would miss what was heard.
+        If that fails, the file ends with the previous entry, and nothing more is written, because the
+        journal would miss an answer.
         """
         self.check()
         data = to_bytes(packed)
@@ -167,7 +167,7 @@ class JournalFile:
                 self._file.truncate(place)
             if isinstance(error, OSError):
                 remedy = "Make room on the disk" if error.errno in FULL else "Look after the disk"
-                remedy += " and run again: all that was heard before is kept."
+                remedy += " and run again: all earlier answers are kept."
                 raise self._error(error, remedy) from error
             raise
         self.places.append((place, len(data)))

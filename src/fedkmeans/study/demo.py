@@ -1,49 +1,56 @@
-"""A first look in under a minute: the paper's synthetic comparison, with pictures, from no data at all."""
+"""A first look in under a minute: the plan ``demo.toml`` as a table, with pictures; needs no data."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fedkmeans._utils.seeding import derive_seed, generator
+from fedkmeans._utils.seeding import derive_seed
 from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.algorithms.state import State
 from fedkmeans.client.in_process import InProcess
-from fedkmeans.data import atomic_path, load_synthetic, partition
+from fedkmeans.data import atomic_path
 from fedkmeans.data.wording import one_line
 from fedkmeans.errors import DataError
-from fedkmeans.kernels.preparation import Stopwatch
-from fedkmeans.metrics import external_metrics, score_per_sample
+from fedkmeans.metrics import score_per_sample
 from fedkmeans.registry import find_algorithm, make
 from fedkmeans.study import plots
+from fedkmeans.study.grid import Task, tasks_of
+from fedkmeans.study.measure import measure
 from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.parse import load_plan
+from fedkmeans.study.plan import Plan
+from fedkmeans.study.results import cells_of, load_results, runs_of
+from fedkmeans.study.rows import clients_of, load_rows
+from fedkmeans.study.run import Progress, run_study
+from fedkmeans.study.store import Store
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-N_CLIENTS, N_CLUSTERS = 100, 5
+_PLAN = Path(__file__).with_name("demo.toml")
 DISTRIBUTIONS = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
-# The clients of non-IID, but few of them are asked in a round, as on a real federation. Not in the paper.
+# Non-IID with few clients per round, as in a real federation. Not in the paper.
 FEW, N_ASKED = "non-iid-few", 10
 SETTINGS = DISTRIBUTIONS | {FEW: f"{N_ASKED} a round"}
-# The number of runs, of which the table holds the mean: many for those that take a moment and depend
-# on luck, one for those that take seconds and hardly differ from run to run.
+# Number of runs: many for algorithms that are fast and depend on chance, one for those that take seconds
+# and hardly differ between runs.
 RUNS = {"k-means": 10, "last-word": 3, "ewf": 1, "dwf": 1, "kfed": 10, "fkm": 3}
 RUNS_OF_FEW = 3
-# Paths are drawn from five points around the middle: from k-FED's start, which is good already,
-# hardly anything would be seen to move. The server's steps of EWF and DWF are six times the paper's
-# (whose 0.01 the momentum makes 0.05), so that 200 rounds are enough.
-_ANGLES = 2 * np.pi * (np.arange(N_CLUSTERS) / N_CLUSTERS - 0.25)
+# Slow algorithms first, so that no core is idle at the end.
+_ORDER = ("ewf", "dwf", "fkm", "last-word", "kfed", "k-means")
+# Paths start from points around the middle: from the start of k-FED, which is good already, centroids
+# hardly move. EWF and DWF take steps six times as long as in the paper (where 0.01 with the momentum
+# amounts to 0.05), so that 200 rounds are enough.
 _RADIUS = 0.2
 _LONG_STEPS: dict[str, Any] = {"learning_rate": 0.3, "momentum": 0.0}
 _DRAWN = {"ewf": _LONG_STEPS, "dwf": _LONG_STEPS, "last-word": {}}
@@ -52,76 +59,26 @@ _NAMES = {label: f"blob {label + 1}" for label in range(5)} | {5: "outliers"}
 
 
 @dataclass(frozen=True, slots=True)
-class DemoRow:
-    """One algorithm in one distribution; the mean over its runs, beside what the paper reports.
+class DemoResult:
+    """The table of the demo, and its files.
 
     Attributes
     ----------
-    distribution, algorithm : str
-        As `fedkmeans.data.PARTITIONERS` and `fedkmeans.registry.ALGORITHMS` call them; `FEW` for
-        non-IID with few clients a round.
-    runs : int
-    score, score_std, best_score : float
-        Mean squared distance of all rows to their nearest centroid; its standard deviation over the
-        runs (0 where there is only one) and its least value.
-    accuracy, v_measure : float
-    rounds, seconds : float
-        Of one run.
-    paper_score, paper_std : float
-        Mean and standard deviation over the paper's runs; NaN for what is not in the paper.
+    rows : DataFrame
+        One row for each setting and algorithm: ``distribution`` (a key of `SETTINGS`), ``algorithm``,
+        ``runs``; mean ``score`` over the runs, its standard deviation ``score_std`` (0 for one run) and
+        ``best_score``; means of ``accuracy``, ``v_measure``, ``rounds`` and ``seconds``; ``paper_score``
+        and ``paper_std``, NaN where the paper has no such value.
+    files : tuple of pathlib.Path
     """
 
-    distribution: str
-    algorithm: str
-    runs: int
-    score: float
-    score_std: float
-    best_score: float
-    accuracy: float
-    v_measure: float
-    rounds: float
-    seconds: float
-    paper_score: float
-    paper_std: float
-
-
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """What the demo found, and where its pictures and its table are."""
-
-    rows: tuple[DemoRow, ...]
+    rows: pd.DataFrame
     files: tuple[Path, ...]
 
-    def table(self) -> pd.DataFrame:
-        """Return one row for each algorithm in each distribution."""
-        return pd.DataFrame(list(self.rows))
-
-    def row(self, distribution: str, algorithm: str) -> DemoRow:
-        """Return the row of that algorithm in that distribution."""
-        return next(r for r in self.rows if (r.distribution, r.algorithm) == (distribution, algorithm))
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    distribution: str
-    algorithm: str
-    runs: int
-    parameters: Mapping[str, Any]
-    in_table: bool = True
-
-    @property
-    def title(self) -> str:
-        setting = "" if self.distribution in DISTRIBUTIONS else f"{DISTRIBUTIONS['non-iid']}, "
-        return f"{setting}{SETTINGS[self.distribution]}, {find_algorithm(self.algorithm).title}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What came of a job; path and movements are those of its last run."""
-
-    row: DemoRow
-    path: FloatArray  # (rounds + 1, k, 2), or (0,) for pooled k-means, which has no rounds
-    movements: FloatArray  # (rounds,)
+    def row(self, distribution: str, algorithm: str) -> Any:
+        """Return the row of that algorithm in that setting, with the columns as attributes."""
+        place = (distribution, algorithm)
+        return next(r for r in self.rows.itertuples() if (r.distribution, r.algorithm) == place)
 
 
 def run_demo(
@@ -129,198 +86,180 @@ def run_demo(
     *,
     seed: int = 0,
     n_jobs: int = -1,
-    report: Callable[[str], None] = lambda message: None,
-    max_rounds: int = 1000,
+    report: Callable[[Progress], None] = lambda progress: None,
+    max_rounds: int | None = None,
 ) -> DemoResult:
-    """Compare the algorithms on the paper's synthetic data, and save a table and pictures.
+    """Compare the algorithms on the synthetic data of the paper, and save a table and pictures.
 
     Parameters
     ----------
     out_dir : path
-        Made if it does not exist; files of the same names are replaced.
+        Created if it does not exist; files of the same names are replaced.
     seed : int, default=0
-        The same seed gives the same table, seconds aside.
+        The same seed gives the same table, except for the seconds.
     n_jobs : int, default=-1
-        Processes that work at the same time; -1 means one for each core.
+        Number of processes; -1 means one per core.
     report : callable, optional
-        Called with a line of text after each step.
-    max_rounds : int, default=1000
-        The only setting that is not the paper's, which is 10,000: on non-IID data EWF k-means goes
-        on for long with ever smaller movements (with seed 0 to round 1,421, for the same four digits).
+        Called after each run.
+    max_rounds : int or None
+        Stop all runs after so many rounds; None for the limits of the plan.
 
     Returns
     -------
     DemoResult
     """
-    with _folder(out_dir) as out:
-        return _compare(out, seed, n_jobs, report, max_rounds)
+    plan = load_plan(_PLAN)
+    algorithms = [replace(one, parameters=_limited(one, max_rounds)) for one in plan.algorithms]
+    plan = replace(plan, seed=seed, algorithms=tuple(algorithms))
+    with _folder(out_dir) as out, tempfile.TemporaryDirectory() as folder:
+        return _compare(out, plan, Store(folder), n_jobs, report)
 
 
-def _compare(out: Path, seed: int, n_jobs: int, report: Callable[[str], None], max_rounds: int) -> DemoResult:
-    data = load_synthetic()
-    jobs = _jobs(max_rounds, data.X.mean(axis=0))
-    report(
-        f"{len(data.X):,} rows in {N_CLUSTERS} clusters, dealt out to {N_CLIENTS} clients in "
-        f"{len(DISTRIBUTIONS)} ways; {len(jobs)} comparisons to run"
-    )
-    _compile(data.X, data.y)
-    work = (delayed(_run)(i, job, seed, data.X, data.y) for i, job in enumerate(jobs))
-    outcomes: dict[int, _Outcome] = {}
-    for i, outcome in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(work):
-        outcomes[i] = outcome
-        report(f"[{len(outcomes):2}/{len(jobs)}] {_summary(jobs[i], outcome.row)}")
-    done = [(job, outcomes[i]) for i, job in enumerate(jobs)]
-    clients = {title: deal(name, data.X, data.y, seed, 0) for name, title in DISTRIBUTIONS.items()}
-    return _saved(out, data.X, data.y, clients, done)
-
-
-def _compile(X: DataArray, y: IntArray) -> None:
-    """Compile what the runs need before they begin: each process would do so again, in its first run."""
-    clients = deal("iid", X, y, 0, 0)
-    for algorithm in ("last-word", "dwf", "fkm"):
-        _fit(make(algorithm, n_clusters=N_CLUSTERS, random_state=0, max_rounds=2), X, clients)
+def _limited(algorithm: Any, max_rounds: int | None) -> dict[str, Any]:
+    """Return the parameters of an algorithm of the plan, with no more than `max_rounds`."""
+    own = make(algorithm.algorithm, **algorithm.parameters).get_params().get("max_rounds")
+    if own is None or max_rounds is None:
+        return dict(algorithm.parameters)
+    return {**algorithm.parameters, "max_rounds": min(own, max_rounds)}
 
 
 @contextmanager
 def _folder(out_dir: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make the folder and try whether it can be written; when all fails, leave no empty folder behind."""
+    """Create the folder and check that it is writable; after an error, remove it if it is new and empty."""
     out = Path(out_dir)
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
+        what = "make folder"
         try:
             out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            cause = error.strerror or one_line(error)
-            raise DataError(f"cannot make folder {str(out)!r}: {cause}; choose another") from error
-        try:
+            what = "write to folder"
             with tempfile.TemporaryFile(dir=out):
                 pass
         except OSError as error:
             cause = error.strerror or one_line(error)
-            raise DataError(f"cannot write to folder {str(out)!r}: {cause}; choose another") from error
+            raise DataError(f"cannot {what} {str(out)!r}: {cause}; choose another") from error
         yield out
     except BaseException:
         for folder in new:
-            # One that holds something stays, and so do those around it.
-            with suppress(OSError):
+            with suppress(OSError):  # a folder that is not empty stays
                 folder.rmdir()
         raise
 
 
-def _jobs(max_rounds: int, middle: FloatArray) -> list[_Job]:
-    """List all that is to be run, the longest first, so that no core waits at the end."""
-    jobs: list[_Job] = []
-    for algorithm in ("ewf", "dwf", "fkm", "last-word", "kfed", "k-means"):
-        default = make(algorithm).get_params().get("max_rounds")
-        parameters = {} if default is None else {"max_rounds": min(default, max_rounds)}
-        jobs += [_Job(name, algorithm, RUNS[algorithm], parameters) for name in reversed(DISTRIBUTIONS)]
-        if not find_algorithm(algorithm).pooled:
-            few = parameters | {"clients_per_round": N_ASKED}
-            jobs.append(_Job(FEW, algorithm, RUNS_OF_FEW, few))
-    start = middle + _RADIUS * np.column_stack([np.cos(_ANGLES), np.sin(_ANGLES)])
-    drawn = {"init": start, "max_rounds": min(_ROUNDS_DRAWN, max_rounds)}
-    return jobs + [_Job("non-iid", name, 1, steps | drawn, in_table=False) for name, steps in _DRAWN.items()]
-
-
-def deal(distribution: str, X: DataArray, y: IntArray, seed: int, run: int) -> IntArray:
-    """Return the client of each row in that run, shape (n,); each run deals anew, as in the paper."""
-    distribution = "non-iid" if distribution == FEW else distribution
-    return partition(distribution, X, y, N_CLIENTS, generator(seed, "deal", distribution, run))
-
-
-def _run(i: int, job: _Job, seed: int, X: DataArray, y: IntArray) -> tuple[int, _Outcome]:
-    """Do a job in its process; `i` comes back with the outcome, as jobs end in any order."""
-    results = []
-    # One thread each: the cores are busy with other jobs, and the order of sums stays the same.
-    with threadpool_limits(1):
-        for run in range(job.runs):
-            random_state = derive_seed(seed, "run", run)
-            model = make(job.algorithm, n_clusters=N_CLUSTERS, random_state=random_state, **job.parameters)
-            # Dealing out takes longer than pooled k-means, which does not ask whose the rows are.
-            pooled = find_algorithm(job.algorithm).pooled
-            clients = None if pooled else deal(job.distribution, X, y, seed, run)
-            states, seconds = _fit(model, X, clients)
-            quality = external_metrics(y, model.predict(X))
-            score = score_per_sample(X, model.cluster_centers_)
-            results.append((score, quality["accuracy"], quality["v_measure"], model.n_iter_, seconds))
-    score, accuracy, v_measure, rounds, seconds = (float(x) for x in np.mean(results, axis=0))
-    paper = PAPER_TABLES["synthetic"].get((job.distribution, job.algorithm))
-    row = DemoRow(
-        distribution=job.distribution,
-        algorithm=job.algorithm,
-        runs=len(results),
-        score=score,
-        score_std=float(np.std([result[0] for result in results])),
-        best_score=float(min(result[0] for result in results)),
-        accuracy=accuracy,
-        v_measure=v_measure,
-        rounds=rounds,
-        seconds=seconds,
-        paper_score=np.nan if paper is None else paper.score.mean,
-        paper_std=np.nan if paper is None else paper.score.std,
-    )
-    path = np.array([state.previous for state in states[:1]] + [state.centroids for state in states])
-    return i, _Outcome(row, path, np.array([s.movements[-1] for s in states]))
-
-
-def _fit(model: Any, X: DataArray, clients: IntArray | None) -> tuple[list[State], float]:
-    """Fit, pooled where there are no clients; return the state after each round, and the seconds."""
-    states: list[State] = []
-    stopwatch = Stopwatch()
-    if clients is None:
-        model.fit(X)
-    else:
-        model.fit_federation(InProcess.from_arrays(X, clients), lambda state, info: states.append(state))
-    return states, stopwatch.seconds()
-
-
-def _summary(job: _Job, row: DemoRow) -> str:
-    what = job.title if job.in_table else f"{job.title}, paths of the centroids"
-    runs = "" if row.runs == 1 else f" (mean of {row.runs} runs)"
-    return f"{what}: score {row.score:.4f}{runs}, {row.seconds * row.runs:.1f} s"
-
-
-def _saved(
-    out: Path, X: DataArray, y: IntArray, clients: Mapping[str, IntArray], done: list[tuple[_Job, _Outcome]]
+def _compare(
+    out: Path, plan: Plan, store: Store, n_jobs: int, report: Callable[[Progress], None]
 ) -> DemoResult:
-    """Write the table and the pictures."""
-    table = {(o.row.distribution, o.row.algorithm): o for job, o in done if job.in_table}
-    places = ((name, algorithm) for name in SETTINGS for algorithm in RUNS)
-    rows = tuple(table[place].row for place in places if place in table)
-    movements = {
-        title: {find_algorithm(name).title: table[key, name].movements for name in _DRAWN}
-        for key, title in DISTRIBUTIONS.items()
+    data = plan.data[0]
+    rows = load_rows(data, plan.folder)
+    assert rows.y is not None
+    tasks = [task for task in tasks_of(plan) if task.run < _runs(task)]
+    tasks.sort(key=lambda task: _ORDER.index(task.algorithm))
+    for name in ("last-word", "dwf", "fkm"):  # compile now: else each process would do so in its first run
+        two_rounds = replace(plan.find_algorithm(name), parameters={"max_rounds": 2})
+        measure(replace(plan, algorithms=(two_rounds,)), Task("synthetic", "iid", name, plan.n_clients, 0))
+    run_study(plan, tasks, store, n_jobs=n_jobs, report=report)
+    frame = load_results(plan, store)
+    clients = {
+        one.name: clients_of(plan, data, rows, one, 0, store.folder / "clients") for one in data.distributions
     }
-    paths = {
-        f"{job.title}\n{o.row.rounds:.0f} rounds, score {o.row.score:.4f}": o.path
-        for job, o in done
-        if not job.in_table
-    }
-    # Classical k-means depends on its start: of its runs, the last need not be a good one.
-    reference = make("k-means", n_clusters=N_CLUSTERS, n_init=10, random_state=0).fit(X).cluster_centers_
+    paths = _paths(plan, rows.X, clients["non-iid"])
+    # Classical k-means depends on its start: the best of ten.
+    reference = make("k-means", n_clusters=data.k, n_init=10, random_state=0).fit(rows.X).cluster_centers_
     figures = {
-        "data.png": plots.plot_data(X, y, names=_NAMES, title="The paper's synthetic data"),
-        "clients.png": plots.plot_clients(X, clients),
-        "paths.png": plots.plot_paths(X, paths, reference=reference),
-        "movement.png": plots.plot_movement(movements, tol=1e-8),
+        "data.png": plots.plot_data(rows.X, rows.y, names=_NAMES, title="The paper's synthetic data"),
+        "clients.png": plots.plot_clients(
+            rows.X, {DISTRIBUTIONS[name]: own for name, own in clients.items()}
+        ),
+        "paths.png": plots.plot_paths(rows.X, paths, reference=reference),
+        "movement.png": plots.plot_movement(_movements(frame), tol=1e-8),
     }
     files = [plots.save_figure(figure, out / name) for name, figure in figures.items()]
-    result = DemoResult(rows, (*files, out / "demo.csv"))
+    result = DemoResult(_table(plan, frame), (*files, out / "demo.csv"))
     with atomic_path(out / "demo.csv") as temporary:
-        result.table().to_csv(temporary, index=False)
+        result.rows.to_csv(temporary, index=False)
     return result
 
 
+def _runs(task: Task) -> int:
+    if task.clients_per_round == N_ASKED:
+        return RUNS_OF_FEW if task.distribution == "non-iid" else 0
+    return RUNS[task.algorithm]
+
+
+def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for setting in SETTINGS:
+        few = setting == FEW
+        for place, algorithm in cells_of(plan):
+            runs = runs_of(frame, place, algorithm)
+            runs = runs[
+                runs["clients_per_round"].fillna(plan.n_clients) == (N_ASKED if few else plan.n_clients)
+            ]
+            if place.distribution.name != ("non-iid" if few else setting) or not len(runs):
+                continue
+            scores = runs["score"].to_numpy()
+            paper = PAPER_TABLES["synthetic"].get((setting, algorithm.name))
+            rows.append(
+                {
+                    "distribution": setting,
+                    "algorithm": algorithm.name,
+                    "runs": len(runs),
+                    "score": scores.mean(),
+                    "score_std": scores.std(),
+                    "best_score": scores.min(),
+                    **{name: runs[name].mean() for name in ("accuracy", "v_measure", "rounds", "seconds")},
+                    "paper_score": np.nan if paper is None else paper.score.mean,
+                    "paper_std": np.nan if paper is None else paper.score.std,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _movements(frame: pd.DataFrame) -> dict[str, dict[str, FloatArray]]:
+    """Return the movements of the last run with all clients; NaN in rounds that were not recorded."""
+    names = [find_algorithm(name).title for name in _DRAWN]
+    movements = {title: dict.fromkeys(names, np.empty(0)) for title in DISTRIBUTIONS.values()}
+    for run in frame[frame["clients_per_round"] > N_ASKED].to_dict("records"):
+        if run["algorithm"] in _DRAWN:
+            moved = np.full(run["rounds"], np.nan)
+            moved[[int(number) - 1 for number in run["movement"]]] = list(run["movement"].values())
+            movements[DISTRIBUTIONS[run["distribution"]]][find_algorithm(run["algorithm"]).title] = moved
+    return movements
+
+
+def _paths(plan: Plan, X: DataArray, clients: IntArray) -> dict[str, FloatArray]:
+    """Return the centroids before the first round and after each, shape (rounds + 1, k, 2), of some runs."""
+    k = plan.data[0].k
+    angles = 2 * np.pi * (np.arange(k) / k - 0.25)
+    start = X.mean(axis=0) + _RADIUS * np.column_stack([np.cos(angles), np.sin(angles)])
+    paths = {}
+    for name, steps in _DRAWN.items():
+        limit = plan.find_algorithm(name).parameters.get("max_rounds", _ROUNDS_DRAWN)
+        parameters = steps | {"init": start, "max_rounds": min(limit, _ROUNDS_DRAWN)}
+        seed = derive_seed(plan.seed, "run", 0)
+        model = make(name, n_clusters=k, random_state=seed, **parameters)
+        states: list[State] = []
+        with threadpool_limits(1):  # which fixes the order of sums
+            model.fit_federation(
+                InProcess.from_arrays(X, clients), lambda state, _, to=states: to.append(state)
+            )
+        score = score_per_sample(X, model.cluster_centers_)
+        title = f"{DISTRIBUTIONS['non-iid']}, {find_algorithm(name).title}"
+        path = np.array([states[0].previous, *(state.centroids for state in states)])
+        paths[f"{title}\n{model.n_iter_} rounds, score {score:.4f}"] = path
+    return paths
+
+
 def render_table(result: DemoResult) -> Table:
-    """Return the table for a terminal of 80 columns, ours beside the paper's."""
+    """Return the table for a terminal of 80 columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     runs = ", ".join(f"{_short(name)} {result.row('iid', name).runs}" for name in RUNS)
     few = f"{SETTINGS[FEW]}: non-IID, {N_ASKED} clients asked in each round; {RUNS_OF_FEW} runs each"
-    about = "score: mean squared distance to the nearest centroid; s: seconds a run"
+    about = "score: mean squared distance to the nearest centroid; s: seconds per run"
     table = Table(
-        title=f"The paper's synthetic data: {N_CLIENTS} clients, k = {N_CLUSTERS}",
+        title=load_plan(_PLAN).title,
         caption=f"{about}\nruns: {runs}\n{few}",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -330,17 +269,19 @@ def render_table(result: DemoResult) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("score", "paper's score", "accuracy", "v-meas.", "rounds", "s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in result.rows:
+    for row in result.rows.to_dict("records"):
+        paper = "—"
+        if not np.isnan(row["paper_score"]):
+            paper = f"{row['paper_score']:.4f} ± {row['paper_std']:.4f}"
         table.add_row(
-            SETTINGS[row.distribution],
-            _short(row.algorithm),
-            f"{row.score:.4f}",
-            "—" if np.isnan(row.paper_score) else f"{row.paper_score:.4f} ± {row.paper_std:.4f}",
-            f"{row.accuracy:.4f}",
-            f"{row.v_measure:.4f}",
-            f"{row.rounds:.0f}",
-            f"{row.seconds:.1f}",
-            end_section=row.algorithm == list(RUNS)[-1],
+            SETTINGS[row["distribution"]],
+            _short(row["algorithm"]),
+            f"{row['score']:.4f}",
+            paper,
+            *(f"{row[name]:.4f}" for name in ("accuracy", "v_measure")),
+            f"{row['rounds']:.0f}",
+            f"{row['seconds']:.1f}",
+            end_section=row["algorithm"] == list(RUNS)[-1],
         )
     return table
 
@@ -350,21 +291,21 @@ def _short(algorithm: str) -> str:
 
 
 def explain(result: DemoResult) -> tuple[str, ...]:
-    """Return a few lines that tell a newcomer what to look at, with the figures of this very run."""
-    best = min(row.best_score for row in result.rows if row.algorithm == "k-means")
+    """Return a few paragraphs that tell a newcomer what to look at, with the numbers of this run."""
+    best = result.rows.loc[result.rows["algorithm"] == "k-means", "best_score"].min()
     dwf, ewf = (result.row("non-iid", name).score for name in ("dwf", "ewf"))
     word, few_dwf = (result.row(FEW, name) for name in ("last-word", "dwf"))
     return (
-        "The score says how far the rows are from their centroids: lower is better. k-means sees all rows "
-        f"in one place and comes to {best:.4f} at its best; the others leave the rows where they are, and "
-        "can hope for as much.",
-        f"Look at non-IID, where each client holds one small patch of the plane (clients.png): DWF, which "
-        f"weighs each client by its points in a cluster, comes to {dwf:.4f}, EWF, which weighs all clients "
-        f"alike, to {ewf:.4f}.",
-        f"On a real federation only some clients are asked in a round ({SETTINGS[FEW]}). Then the replies of "
-        f"one round say little: DWF comes to {few_dwf.score:.4f} in {few_dwf.rounds:.0f} rounds. Last-word, "
-        f"which remembers what each client said last, comes to {word.score:.4f} in {word.rounds:.0f}.",
-        "paths.png shows three of them from a poor start: the crosses are where k-means on the pooled data "
-        "puts the centroids. movement.png shows how long each run took to come to rest; one that ends above "
-        "the dotted line did not move any more, or had no rounds left.",
+        "The score says how far the rows are from their centroids: lower is better. k-means has all rows in "
+        f"one place and reaches {best:.4f} at its best. The other algorithms leave the rows at the clients "
+        "and can reach the same.",
+        "Look at non-IID, where each client has one small patch of the plane (clients.png): DWF, which "
+        f"weights each client by its points in a cluster, reaches {dwf:.4f}; EWF, which weights all clients "
+        f"equally, reaches {ewf:.4f}.",
+        f"In a real federation only some clients take part in a round ({SETTINGS[FEW]}). The replies of one "
+        f"round then say little: DWF reaches {few_dwf.score:.4f} in {few_dwf.rounds:.0f} rounds. Last-word, "
+        f"which remembers the latest reply of each client, reaches {word.score:.4f} in {word.rounds:.0f}.",
+        "paths.png shows three algorithms from a poor start; the crosses are the centroids of k-means on the "
+        "pooled data. movement.png shows how long each run took to settle. A run that ends above the dotted "
+        "line did not move any more, or reached its last round.",
     )

@@ -1,4 +1,4 @@
-"""The runs of a study, one by one, and which of them are wanted."""
+"""The runs of a study, their selection, and the keys of their records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.errors import StudyError
-from fedkmeans.study.plan import DataPlan, Distribution, Plan
-from fedkmeans.study.rules import rule_text
+from fedkmeans.study.plan import DataPlan, Distribution, Plan, rule_text
 
 KEYS = ("data", "distribution", "algorithm")
 
@@ -23,13 +22,13 @@ class Task:
     Attributes
     ----------
     data, algorithm : str
-        Their names in the plan.
+        Names in the plan.
     distribution : str or None
-        None for pooled data, which nobody deals out.
+        None for pooled data.
     clients_per_round : int or None
         None for pooled data.
     run : int
-        From 0 on. Runs of the same number share their clients and their seed.
+        From 0. Runs with the same number share their clients and their seed.
     """
 
     data: str
@@ -41,15 +40,15 @@ class Task:
     def __str__(self) -> str:
         words = [self.data, self.distribution, self.algorithm]
         if self.clients_per_round is not None:
-            words.append(f"{self.clients_per_round} clients a round")
+            words.append(f"{self.clients_per_round} clients per round")
         return ", ".join(word for word in words if word is not None) + f", run {self.run}"
 
 
 def tasks_of(plan: Plan) -> list[Task]:
-    """All runs of the plan: the first run of everything, then the second, and so on.
+    """Return all runs of the plan: the first run of everything, then the second, and so on.
 
-    So whoever stops early has some runs of everything. Pooled data is clustered once a run, whatever
-    the distributions and however many clients take part.
+    A study that is stopped early therefore has some runs of everything. Pooled data is clustered once
+    per run, for all distributions and numbers of clients.
     """
     tasks = []
     for run in range(plan.runs):
@@ -71,18 +70,18 @@ def wanted(
     runs: int | None = None,
     clients: Sequence[int] = (),
 ) -> list[Task]:
-    """The runs of the plan that are asked for.
+    """Return the runs of the plan that are asked for.
 
     Parameters
     ----------
     plan : Plan
     only : sequence of str
-        Such as ``algorithm=dwf,ewf`` or ``distribution=iid``; what they name must be in the plan.
-        Pooled runs have no distribution, and stay when one is chosen.
+        Such as ``algorithm=dwf,ewf`` or ``distribution=iid``, with names of the plan. Pooled runs have no
+        distribution and are always included.
     runs : int or None
-        So many runs; may be more than the plan says.
+        Number of runs; may be more than the plan says.
     clients : sequence of int
-        These numbers of clients per round only.
+        Only these numbers of clients per round.
     """
     chosen = _choices(plan, only)
     if runs is not None:
@@ -90,7 +89,7 @@ def wanted(
     for n in clients:
         if n not in plan.clients_per_round:
             raise StudyError(
-                f"{n} clients a round are not in the plan; it has {_listed(plan.clients_per_round)}"
+                f"{n} clients per round are not in the plan; it has {_listed(plan.clients_per_round)}"
             )
     return [
         task
@@ -111,7 +110,7 @@ def _choices(plan: Plan, only: Iterable[str]) -> dict[str, set[str]]:
         key, equals, names = text.partition("=")
         if not equals or key not in known:
             raise StudyError(f"only {text!r}: say one of {_listed(KEYS)}, as algorithm=dwf,ewf")
-        # A name may have commas of its own.
+        # A name may contain commas.
         parts = [names] if names in known[key] else names.split(",")
         for name in parts:
             if name not in known[key]:
@@ -127,20 +126,20 @@ def _listed(names: Iterable[object]) -> str:
 
 
 def key_of(plan: Plan, task: Task) -> str:
-    """What a record is kept under: a digest of all that the run's outcome follows from.
+    """Return the key of a run's record: a digest of all that determines its outcome.
 
-    Titles, the number of runs and what else is in the plan do not belong to it, so that a study can be
-    extended without doing anything again.
+    It does not depend on titles, the number of runs and other entries of the plan, so that a study can
+    be extended without repeating any run.
     """
     text = json.dumps(_identity(plan, task), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def find_kept(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> dict[Task, str]:
-    """The runs of the plan that are among the records, with their keys, in the plan's order.
+    """Return the runs of the plan that are among the records, with their keys, in the plan's order.
 
-    A study may have been run longer than its plan says. What records call data and algorithms does not
-    matter: they may have had other names in the plan when the run was done.
+    There may be more runs than the plan says. The names of data and algorithms in the records do not
+    matter, as they may have changed in the plan since.
     """
     most = max([plan.runs, *(facts["run"] + 1 for facts in kept.values())])
     keys = {task: key_of(plan, task) for task in tasks_of(replace(plan, runs=most))}
@@ -158,9 +157,9 @@ def _identity(plan: Plan, task: Task) -> Mapping[str, Any]:
         "rule": rule_text(algorithm.parameters, plan.folder),
     }
     if not algorithm.is_pooled:
-        dealt = distribution_of(data, task)
-        identity["distribution"] = None if dealt.rule is None else [dealt.rule, dealt.options]
-        identity["n_clients"] = None if dealt.rule is None else plan.n_clients
+        how = distribution_of(data, task)
+        identity["distribution"] = None if how.rule is None else [how.rule, how.options]
+        identity["n_clients"] = None if how.rule is None else plan.n_clients
         identity["clients_per_round"] = task.clients_per_round
         identity["min_cluster_size"] = plan.min_cluster_size
     return identity
@@ -175,5 +174,5 @@ def _without_names(data: DataPlan) -> Mapping[str, Any]:
 
 
 def distribution_of(data: DataPlan, task: Task) -> Distribution:
-    """The way in which the run's data is dealt out."""
+    """Return the distribution of the run's data."""
     return next(one for one in data.distributions if one.name == task.distribution)

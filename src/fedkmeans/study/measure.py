@@ -1,4 +1,4 @@
-"""One run of a study, from data to record: a pure function of plan and task, but for the time it takes."""
+"""One run of a study, from data to record; except for its time, it depends only on plan and task."""
 
 from __future__ import annotations
 
@@ -24,50 +24,53 @@ from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.registry import make
 from fedkmeans.study.grid import Task, distribution_of, key_of
-from fedkmeans.study.plan import Plan
+from fedkmeans.study.plan import Plan, check_rule
 from fedkmeans.study.rows import StudyRows, clients_of, load_rows
-from fedkmeans.study.rules import check_rule
 from fedkmeans.study.store import Record
 
-# The first runs keep how their score fell, and the very first its centroids.
-N_CURVES, N_CENTROIDS = 5, 1
-# Each point of a curve is so many times as many rounds from the start as the one before.
+# Runs that record their centroids.
+N_CENTROIDS = 1
+# Ratio of the rounds of successive points of a curve.
 _APART = 1.25
 _PACKAGES = ("fedkmeans", "numpy", "scipy", "scikit-learn", "numba")
 
 
 class Curves:
-    """Watches a run, each of its restarts by itself."""
+    """Observes a run, each of its restarts separately."""
 
     def __init__(self) -> None:
         self._of: dict[int, Curve] = {}
 
     def __call__(self, state: State, info: RoundInfo) -> None:
-        """Take a look after a round."""
+        """Record a round."""
         self._of.setdefault(info.restart, Curve())(state, info)
 
     def best(self, model: Any) -> Curve:
-        """The restart that the model is of; empty for what has no rounds."""
+        """Return the curve of the best restart; empty if there are no rounds."""
         return self._of.get(getattr(model, "best_restart_", 0), Curve())
 
 
 class Curve:
-    """Keeps centroids after some rounds, ever more seldom."""
+    """Records centroids after some rounds, at growing intervals, and after the last one."""
 
     def __init__(self) -> None:
         self.points: dict[int, FloatArray] = {}
         self.movements: dict[int, float] = {}
-        self._next = 1.0
+        self._next, self._last = 1.0, 0
 
     def __call__(self, state: State, info: RoundInfo) -> None:
-        """Take a look after a round."""
+        """Record a round."""
         if not self.points:
             self.points[0] = state.previous
-        if info.round >= self._next:
-            self.points[info.round] = state.centroids
-            if not math.isnan(info.movement):  # as after a single exchange, which moves from nowhere
-                self.movements[info.round] = info.movement
-            self._next = max(info.round + 1, info.round * _APART)
+        if 0 < self._last < self._next:  # the latest round is replaced until one is due
+            self.points.pop(self._last, None)
+            self.movements.pop(self._last, None)
+        elif self._last:
+            self._next = max(self._last + 1, self._last * _APART)
+        self._last = info.round
+        self.points[info.round] = state.centroids
+        if not math.isnan(info.movement):  # the single exchange of a one-shot algorithm has none
+            self.movements[info.round] = info.movement
 
 
 def measure(plan: Plan, task: Task, cache: Path | None = None) -> Record:
@@ -78,15 +81,15 @@ def measure(plan: Plan, task: Task, cache: Path | None = None) -> Record:
     plan : Plan
     task : Task
     cache : path or None
-        Folder for clients that were dealt out.
+        Folder in which the clients of each row are kept.
 
     Raises
     ------
     StudyError
-        Says which run it was that cannot be.
+        Names the run that failed.
     """
     try:
-        # One thread each: other runs keep the other cores busy. Warnings of workers would reach nobody.
+        # One thread each, as other runs use the other cores. Warnings of workers would not be seen.
         with threadpool_limits(1), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             record = _measure(plan, task, cache)
@@ -100,7 +103,7 @@ def measure(plan: Plan, task: Task, cache: Path | None = None) -> Record:
 
 
 def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
-    key = key_of(plan, task)  # before the rule is read, which may be changed meanwhile
+    key = key_of(plan, task)  # before the rule is read, as its file may change
     data, algorithm = plan.find_data(task.data), plan.find_algorithm(task.algorithm)
     rows = load_rows(data, plan.folder)
     seed = derive_seed(plan.seed, "run", task.run)
@@ -133,7 +136,7 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
     }
     if rows.y is not None:
         facts |= external_metrics(rows.y, model.predict(rows.X))
-    if task.run < N_CURVES and curve.points:
+    if task.run < plan.curves and curve.points:
         facts["curve"] = {str(r): score_per_sample(rows.X, c) for r, c in curve.points.items()}
         facts["movement"] = {str(r): moved for r, moved in curve.movements.items()}
     kept = model.cluster_centers_ if task.run < N_CENTROIDS else None
@@ -150,5 +153,5 @@ def _fit(model: Any, rows: StudyRows, clients: IntArray | None, min_cluster_size
 
 @cache
 def versions() -> dict[str, str]:
-    """Python, and the packages that the numbers come from."""
+    """Return the versions of Python and of the packages that compute the numbers."""
     return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}

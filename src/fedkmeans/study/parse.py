@@ -1,7 +1,8 @@
-"""From a TOML file to a plan, with all that can be checked before anything is run."""
+"""Read a plan from a TOML file, and check it before anything is run."""
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -9,36 +10,39 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedkmeans._utils.checks import check_choice, check_integer
+from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans.data import DATASETS, MISSING_RULES, PARTITIONERS, partition
 from fedkmeans.errors import FedKMeansError, StudyError
 from fedkmeans.registry import find_algorithm, make
 from fedkmeans.study.paper_values import PAPER_TABLES
-from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
-from fedkmeans.study.rules import check_rule
+from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan, check_rule
 
-# How the clients are called that data comes with.
+# Name of the distribution of data with clients of its own.
 OWN = "own"
+_PLAN_KEYS = (
+    "name", "title", "seed", "runs", "n_clients", "clients_per_round", "min_cluster_size", "reference",
+    "within", "curves", "data", "algorithm",
+)  # fmt: skip
 # Keywords of `read_clients` that a plan may give for files.
 _READING = ("label", "columns", "drop", "client", "missing", "header")
-# What no algorithm of a study has of its own.
+# Parameters that the study sets itself.
 _SET_BY_STUDY = ("n_clusters", "clients_per_round", "random_state", "n_jobs", "score_every")
 
 _Entry = TypeVar("_Entry")
 
 
 def load_plan(path: str | Path) -> Plan:
-    """Read a plan and check all that can be checked before anything is run.
+    """Read a plan, and check all that can be checked before anything is run.
 
     Parameters
     ----------
     path : path
-        A TOML file; the page *Studies* of the documentation says what may stand in it.
+        A TOML file; the page *Studies* of the documentation lists its entries.
 
     Raises
     ------
     StudyError
-        Says which entry of the file cannot be, and what could stand there.
+        Names the entry of the file that is wrong, and what is possible.
     """
     path = Path(path)
     try:
@@ -48,7 +52,7 @@ def load_plan(path: str | Path) -> Plan:
     except OSError as error:
         raise StudyError(f"cannot read plan {str(path)!r}: {error.strerror}; check the path") from error
     try:
-        # The whole path of its folder, as a worker may have another current one.
+        # The absolute path, as a worker may have another current folder.
         return parse_plan(tomllib.loads(text), path.stem, path.absolute().parent)
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"{str(path)!r} is not TOML: {error}; correct it") from error
@@ -57,16 +61,16 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def parse_plan(table: Mapping[str, Any], name: str, folder: Path) -> Plan:
-    """Turn what a TOML file says into a plan; `name` is the one it has if it does not say."""
-    known = ("name", "title", "seed", "runs", "n_clients", "clients_per_round", "min_cluster_size")
-    _check_keys("the plan", table, (*known, "data", "algorithm"))
+    """Make a plan from the contents of a TOML file; `name` is used if the file has none."""
+    _check_keys("the plan", table, _PLAN_KEYS)
     name = _text("name", table.get("name", name))
     if Path(name).name != name or name == ".." or "\\" in name:
         raise StudyError(f"name {name!r} cannot be that of the folder of its records; leave out slashes")
     data = _each(table, "data", _data)
     algorithms = _each(table, "algorithm", lambda entry: _algorithm(entry, folder))
     _check_unique("[[data]]", [entry.name for entry in data])
-    _check_unique("[[algorithm]]", [entry.name for entry in algorithms])
+    names = [entry.name for entry in algorithms]
+    _check_unique("[[algorithm]]", names)
     plan = Plan(
         name=name,
         title=_text("title", table.get("title", name)),
@@ -78,6 +82,9 @@ def parse_plan(table: Mapping[str, Any], name: str, folder: Path) -> Plan:
         min_cluster_size=check_integer("min_cluster_size", table.get("min_cluster_size", 2)),
         data=data,
         algorithms=algorithms,
+        reference=check_choice("reference", table["reference"], names) if "reference" in table else None,
+        within=check_real("within", table.get("within", 0.5), low=0, high=math.inf),
+        curves=check_integer("curves", table.get("curves", 5), least=0),
     )
     _check_participation(plan)
     return plan
@@ -94,7 +101,7 @@ def _participation(table: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _check_participation(plan: Plan) -> None:
-    """Refuse more clients a round than data is dealt out to; how many data comes with shows later."""
+    """Raise if there are more clients per round than clients; data with its own is checked later."""
     most = max(plan.clients_per_round)
     for data in plan.data:
         if most > plan.n_clients and any(one.rule is not None for one in data.distributions):
@@ -126,7 +133,7 @@ def _data(entry: Mapping[str, Any]) -> DataPlan:
 
 
 def _source(entry: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
-    """The built-in data set, or the files."""
+    """Return the built-in data set, or the files."""
     if "files" not in entry:
         load = entry.get("load", entry.get("name"))
         if not isinstance(load, str) or load not in DATASETS:
@@ -146,7 +153,7 @@ def _source(entry: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _reading(entry: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Keywords for reading files; lists become tuples, so that what is read can be remembered by them."""
+    """Return the keywords for reading files; tuples instead of lists, so that they are hashable."""
     checks: dict[str, Callable[[Any], Any]] = {
         "label": lambda value: _text("label", value),
         "columns": lambda value: _texts("columns", value),
@@ -185,7 +192,7 @@ def _distribution(given: Any) -> Distribution:
             raise StudyError(f'{rule} needs a number: {{rule = "{rule}", {option} = 0.5}}')
     _check_keys(f"distribution {rule}", options, PARTITIONERS[rule].options)
     if options:
-        # Dealing out one row finds numbers that cannot be before anything is run.
+        # Distributing one row finds wrong numbers before anything is run.
         partition(rule, np.zeros((1, 1)), np.zeros(1, dtype=int), 1, np.random.default_rng(0), **options)
     shown = ", ".join(f"{key} = {value:g}" for key, value in options.items())
     name = _text("name", table.get("name", f"{rule} ({shown})" if shown else rule))
@@ -208,16 +215,16 @@ def _algorithm(entry: Mapping[str, Any], folder: Path) -> AlgorithmPlan:
 
 
 def _check_parameters(algorithm: str, parameters: dict[str, Any]) -> None:
-    """Find names and values that cannot be now rather than after the first hours."""
+    """Raise on wrong names and values now rather than after the first hours."""
     for key, value in parameters.items():
-        if isinstance(value, bool):  # which scikit-learn takes for a number
+        if isinstance(value, bool):  # scikit-learn accepts it as a number
             raise StudyError(f"{key} must be a number or a text, got {str(value).lower()}")
     model = make(algorithm, **parameters)
     if not find_algorithm(algorithm).pooled:
         model.check_parameters()
         return
     try:
-        model._validate_params()  # scikit-learn's name for it
+        model._validate_params()  # of scikit-learn
     except ValueError as error:
         raise StudyError(str(error)) from error
 
@@ -225,7 +232,7 @@ def _check_parameters(algorithm: str, parameters: dict[str, Any]) -> None:
 def _each(
     table: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], _Entry]
 ) -> tuple[_Entry, ...]:
-    """Read all entries of a kind; errors say in which one they are."""
+    """Read all entries of a kind; errors give the number of the entry."""
     found = []
     for number, entry in enumerate(_entries(table, key), 1):
         try:

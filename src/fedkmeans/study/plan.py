@@ -1,18 +1,20 @@
-"""A study: which data, dealt out how, which algorithms, how many runs."""
+"""The plan of a study: data, distributions, algorithms, number of runs."""
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedkmeans.errors import StudyError
 from fedkmeans.registry import find_algorithm
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A way to deal rows out to clients; the rule is None where data comes divided."""
+    """How rows are distributed among clients; the rule is None for data with clients of its own."""
 
     name: str
     rule: str | None = None
@@ -21,23 +23,23 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """One data set of a study; what it says can be looked up by it.
+    """One data set of a study; hashable.
 
     Attributes
     ----------
     name, title : str
-        What records and what people call it; data sets of one title share a table.
+        Its name in records and in tables; data sets with the same title share a table.
     k : int
-        Clusters.
+        Number of clusters.
     distributions : tuple of Distribution
     load : str or None
-        Name of a built-in data set, or None where there are files.
+        Name of a built-in data set, or None if there are files.
     files : tuple of str
-        Files and folders, seen from the plan's folder.
+        Files and folders, relative to the folder of the plan.
     reading : tuple of (str, value)
-        Keywords of `fedkmeans.data.read_clients` for them.
+        Keywords of `fedkmeans.data.read_clients` for the files.
     paper : str or None
-        The data set of the paper whose figures are to stand beside, a key of `PAPER_TABLES`.
+        The data set of the paper to compare with, a key of `PAPER_TABLES`.
     """
 
     name: str
@@ -52,7 +54,7 @@ class DataPlan:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmPlan:
-    """One algorithm of a study: its name there, its name in the catalogue, and what is set."""
+    """One algorithm of a study: its name there, its name in the registry, and its parameters."""
 
     name: str
     title: str
@@ -61,7 +63,7 @@ class AlgorithmPlan:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether all rows are in one place, so that it does not matter how they are dealt out."""
+        """Whether all rows are in one place, so that their distribution does not matter."""
         return find_algorithm(self.algorithm).pooled
 
 
@@ -73,14 +75,20 @@ class Plan:
     ----------
     name, title : str
     folder : pathlib.Path
-        Where the plan's file is; its data files and rules are looked for there.
+        Folder of the plan's file; data files and rules are relative to it.
     seed, runs, n_clients : int
     clients_per_round : tuple of int
-        As many as there are clients means all of them.
-    min_cluster_size : int
-        Rows a site asks for before it sends their mean, see `SitePolicy`.
     data : tuple of DataPlan
     algorithms : tuple of AlgorithmPlan
+    min_cluster_size : int
+        Rows that a site requires before it sends their mean, see `SitePolicy`.
+    reference : str or None
+        Name of the algorithm with which all scores are compared, run by run. If it takes rounds, its
+        runs with the most clients per round are meant.
+    within : float
+        Percentage above the reference that counts as near it.
+    curves : int
+        Number of runs that record how their score falls.
     """
 
     name: str
@@ -93,6 +101,9 @@ class Plan:
     data: tuple[DataPlan, ...]
     algorithms: tuple[AlgorithmPlan, ...]
     min_cluster_size: int = 2
+    reference: str | None = None
+    within: float = 0.5
+    curves: int = 5
 
     def find_data(self, name: str) -> DataPlan:
         """Return the data set of that name."""
@@ -101,3 +112,43 @@ class Plan:
     def find_algorithm(self, name: str) -> AlgorithmPlan:
         """Return the algorithm of that name."""
         return next(algorithm for algorithm in self.algorithms if algorithm.name == name)
+
+
+# --- weighting rules in files, named in a plan as ``file.py:function`` -------------------------
+
+
+def check_rule(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Replace a weighting ``file.py:function`` by the function; the file is relative to `folder`.
+
+    This runs the file: treat a plan as you would treat a program.
+    """
+    path = _rule_path(parameters, folder)
+    if path is None:
+        return dict(parameters)
+    weighting = parameters["weighting"]
+    name = weighting.rpartition(":")[2]
+    if not path.is_file():
+        raise StudyError(f"weighting {weighting!r}: there is no file {str(path)!r}; check its name")
+    try:
+        found = runpy.run_path(str(path))
+    except (Exception, SystemExit) as error:
+        raise StudyError(
+            f"weighting {weighting!r}: {str(path)!r} cannot be run: {error!r}; correct it"
+        ) from error
+    if not callable(found.get(name)):
+        raise StudyError(f"weighting {weighting!r}: {str(path)!r} has no function {name!r}; check its name")
+    return {**parameters, "weighting": found[name]}
+
+
+def rule_text(parameters: Mapping[str, Any], folder: Path) -> str | None:
+    """Return the text of the file that a weighting names, or None; another text is another rule."""
+    path = _rule_path(parameters, folder)
+    # Python may read the file with another encoding; here only differences matter.
+    return None if path is None else path.read_text(encoding="utf-8", errors="backslashreplace")
+
+
+def _rule_path(parameters: Mapping[str, Any], folder: Path) -> Path | None:
+    weighting = parameters.get("weighting")
+    if not isinstance(weighting, str) or ":" not in weighting:
+        return None
+    return folder / weighting.rpartition(":")[0]

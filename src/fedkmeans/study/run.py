@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 
 from fedkmeans.errors import StudyError
-from fedkmeans.study.clock import Clock
 from fedkmeans.study.grid import Task, distribution_of, find_kept, key_of
+from fedkmeans.study.measure import measure
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.rows import load_rows
 from fedkmeans.study.store import Record, Store
-from fedkmeans.study.workers import carry_out
+
+Call: TypeAlias = tuple[Plan, Task, Path, int]
+_DIED = (
+    "worker processes died, perhaps because there was not enough memory; finished runs are kept, so run it "
+    "again, with fewer runs at a time"
+)
+# How often a worker checks that the study's process is still there.
+_CHECK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a study is: what was just done, and how many runs are done of how many."""
+    """The run that was just finished, and how many runs are done of how many."""
 
     task: Task
     record: Record
@@ -39,24 +53,24 @@ def run_study(
     n_jobs: int | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> int:
-    """Carry out those tasks whose records are not in the store, and keep each record as soon as it is there.
+    """Carry out the tasks whose records are not in the store, and add each record as soon as it is done.
 
     Parameters
     ----------
     plan : Plan
     tasks : sequence of Task
-        As `wanted` gives them.
+        As `wanted` returns them.
     store : Store
     n_jobs : int or None
-        Runs at a time, as joblib understands it; None is one, or what ``joblib.parallel_config`` says,
-        which also chooses another backend (a Dask or Ray cluster).
+        Runs at a time, as in joblib. None is one, or what ``joblib.parallel_config`` says, which can also
+        select another backend (a Dask or Ray cluster).
     report : callable
         Called after each run.
 
     Returns
     -------
     n_done : int
-        Runs that were carried out now.
+        Number of runs carried out now.
     """
     kept = store.facts()
     keys = {task: key_of(plan, task) for task in tasks}
@@ -72,7 +86,7 @@ def run_study(
     work = [(plan, task, clients, os.getpid()) for task in todo]
     left = dict.fromkeys(todo)
     n_workers = effective_n_jobs(n_jobs)
-    for task, record in carry_out(work, n_jobs):
+    for task, record in _carry_out(work, n_jobs):
         _check_record(task, record, keys[task], digests[task.data])
         store.add(record)
         del left[task]
@@ -82,7 +96,35 @@ def run_study(
     return len(todo)
 
 
-# --- what must hold ----------------------------------------------------------------------------
+class Clock:
+    """Estimates how long runs will take from how long similar runs took."""
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[object, ...], tuple[float, int]] = {}
+
+    @staticmethod
+    def _alike(task: Task) -> list[tuple[object, ...]]:
+        """Return groups of runs like this one, the most similar first."""
+        exact = (task.data, task.distribution, task.algorithm, task.clients_per_round)
+        return [exact, exact[:3], (task.data, task.algorithm), (task.data,), ()]
+
+    def add(self, task: Task, seconds: float) -> None:
+        """Add a finished run."""
+        for group in self._alike(task):
+            total, count = self._totals.get(group, (0.0, 0))
+            self._totals[group] = (total + seconds, count + 1)
+
+    def left(self, tasks: Sequence[Task], n_workers: int) -> float:
+        """Return the seconds that so many workers will need for these tasks."""
+        return sum(map(self._expected, tasks)) / max(1, min(n_workers, len(tasks)))
+
+    def _expected(self, task: Task) -> float:
+        known = [self._totals[group] for group in self._alike(task) if group in self._totals]
+        total, count = known[0] if known else (0.0, 1)
+        return total / count
+
+
+# --- checks ------------------------------------------------------------------------------------
 
 
 def _make_folder(folder: Path) -> Path:
@@ -96,7 +138,7 @@ def _make_folder(folder: Path) -> Path:
 
 
 def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Refuse to go on with other rows than those of the runs that are done; returns the rows' digests."""
+    """Raise if the rows differ from those of the finished runs; return the digests of the rows."""
     before = {task.data: kept[key]["rows"] for task, key in find_kept(plan, kept).items()}
     digests = {}
     for name in dict.fromkeys(task.data for task in todo):
@@ -116,7 +158,7 @@ def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str
 
 
 def _check_clients(plan: Plan, todo: Sequence[Task], n_clients: int) -> None:
-    """Refuse to ask more clients a round than the data comes with."""
+    """Raise if a task asks for more clients per round than the data has."""
     for task in todo:
         n = task.clients_per_round
         if n is None or n <= n_clients or distribution_of(plan.find_data(task.data), task).rule is not None:
@@ -128,7 +170,7 @@ def _check_clients(plan: Plan, todo: Sequence[Task], n_clients: int) -> None:
 
 
 def _check_record(task: Task, record: Record, key: str, digest: str) -> None:
-    """Refuse a record of something else than was asked for; workers read files of their own."""
+    """Raise if a worker had another weighting rule or other rows; workers read files of their own."""
     if record.key != key:
         raise StudyError(f"{task}: its weighting rule was changed while the study ran; run it again")
     if record.facts["rows"] != digest:
@@ -136,3 +178,71 @@ def _check_record(task: Task, record: Record, key: str, digest: str) -> None:
             f"{task}: the rows that it had are not those that are here ({record.facts['rows']} there, "
             f"{digest} here); give all workers the same data"
         )
+
+
+# --- workers -----------------------------------------------------------------------------------
+
+
+def _carry_out(work: Sequence[Call], n_jobs: int | None) -> Iterator[tuple[Task, Record]]:
+    """Do the work with the active backend of joblib; yield each record as soon as it is done."""
+    backend, _ = get_active_backend()
+    if hasattr(backend, "client"):
+        yield from _on_dask(work, backend.client)
+    elif backend.supports_return_generator:
+        parallel = Parallel(
+            n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
+        )
+        try:
+            yield from parallel(delayed(_measured)(*call) for call in work)
+        except BrokenProcessPool as error:
+            raise StudyError(_DIED) from error
+    else:  # such as Ray, which returns results only when a whole batch is done: small batches
+        size = effective_n_jobs(n_jobs)
+        for start in range(0, len(work), size):
+            yield from Parallel(n_jobs=n_jobs, batch_size=1)(
+                delayed(_measured)(*call) for call in work[start : start + size]
+            )
+
+
+def _on_dask(work: Sequence[Call], client: Any) -> Iterator[tuple[Task, Record]]:
+    """Do the work on a Dask cluster, also on workers that join later.
+
+    This does not use joblib, which waits forever for the work of a lost worker.
+    """
+    distributed = import_module("distributed")
+    tasks = {client.submit(_measured, *call, pure=False): call[1] for call in work}
+    try:
+        for future in distributed.as_completed(list(tasks)):
+            task = tasks.pop(future)  # the cluster then releases its copy of the result
+            try:
+                found = future.result()
+            except distributed.KilledWorker as error:
+                raise StudyError(f"{task}: {_DIED}") from error
+            yield found
+    finally:
+        client.cancel(list(tasks))
+
+
+def _measured(plan: Plan, task: Task, clients: Path, study: int) -> tuple[Task, Record]:
+    _end_with(study)
+    return task, measure(plan, task, clients)
+
+
+@cache
+def _end_with(study: int) -> None:
+    """End this worker soon after the study's process, which may be killed.
+
+    Parameters
+    ----------
+    study : int
+        Id of the study's process. Workers of a cluster have other parents and are not ended.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid == study:
+        threading.Thread(target=_watch_parent, args=(study,), daemon=True).start()
+
+
+def _watch_parent(study: int) -> None:
+    while os.getppid() == study:  # an orphan gets another parent
+        time.sleep(_CHECK_S)
+    os._exit(1)

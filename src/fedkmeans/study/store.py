@@ -1,7 +1,7 @@
-"""Where finished runs are kept: one row a run in a SQLite file, written whole or not at all.
+"""The store of finished runs: a SQLite file with one row per run.
 
-SQLite's transactions are what makes a record durable: after a crash, or ``kill -9``, the file holds
-every record that was there before, and no half of another. A record's key can be there only once.
+Each record is added in a transaction: after a crash, or ``kill -9``, the file has every record that was
+added before, and no partial one. Keys are unique.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Record:
     facts : dict
         Numbers, texts, and lists of them.
     centroids : ndarray of shape (k, m), single precision, or None
-        Kept of the first run only, to be looked at.
+        Only of the first run, to look at.
     """
 
     key: str
@@ -50,7 +50,7 @@ class Store:
     Parameters
     ----------
     folder : path
-        Made when the first record is written.
+        Created when the first record is written.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -58,29 +58,29 @@ class Store:
         self.path = self.folder / "runs.sqlite"
 
     def add(self, record: Record) -> bool:
-        """Keep a record for good; returns False, and changes nothing, if there is one with its key."""
+        """Add a record; return False, and change nothing, if there is one with the same key."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StudyError(f"cannot make folder {str(self.folder)!r}: {error.strerror}") from error
         row = (record.key, json.dumps(record.facts, sort_keys=True), _packed(record.centroids))
         with self._open() as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")  # so that table, version and record come together
+            connection.execute("BEGIN IMMEDIATE")  # table, version and record in one transaction
             if self._is_new(connection):
                 connection.execute(_TABLE)
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
             return connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row).rowcount == 1
 
     def keys(self) -> set[str]:
-        """The keys of all records."""
+        """Return the keys of all records."""
         return {key for (key,) in self._select("SELECT key FROM runs")}
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """All records by key, without centroids."""
+        """Return all records by key, without centroids."""
         return {key: json.loads(text) for key, text in self._select("SELECT key, record FROM runs")}
 
     def centroids(self) -> dict[str, FloatArray]:
-        """The centroids that were kept, by key."""
+        """Return the recorded centroids by key."""
         found = self._select("SELECT key, centroids FROM runs WHERE centroids IS NOT NULL")
         return {key: np.load(BytesIO(blob), allow_pickle=False) for key, blob in found}
 
@@ -91,7 +91,7 @@ class Store:
             return [] if self._is_new(connection) else connection.execute(query).fetchall()
 
     def _is_new(self, connection: sqlite3.Connection) -> bool:
-        """Whether nothing was ever kept: a process that died before its first record leaves an empty file."""
+        """Return whether the file has no table yet, as when a process died before its first record."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > _VERSION:
             raise StudyError(

@@ -28,7 +28,7 @@ from typing import Any
 from fedkmeans import __version__
 from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
 from fedkmeans._utils.checks import check_integer
-from fedkmeans.errors import ParameterError
+from fedkmeans.errors import ParameterError, Setting
 from fedkmeans.flower.deploy import certificates
 from fedkmeans.flower.deploy.certificates import Certified
 from fedkmeans.flower.deploy.join_file import JoinFile
@@ -69,9 +69,11 @@ class FederationDetails:
     def __post_init__(self) -> None:
         for port in (self.port, self.internal_port):
             if check_integer("port", port) > 65_535:
-                raise ParameterError(f"port must be at most 65535, got {port}")
+                raise ParameterError(f"must be at most 65535, got {port}", parameter="port")
         if self.port == self.internal_port:
-            raise ParameterError(f"port and internal_port are both {self.port}; they must differ")
+            raise ParameterError(
+                "and ", Setting("internal_port"), f" are both {self.port}; they must differ", parameter="port"
+            )
         if not _HOST.fullmatch(self.host):
             raise ParameterError(
                 f"host {self.host!r} is no name or address of a server; leave out https:// and the port, and "

@@ -46,7 +46,9 @@ class RunSettings:
     def __post_init__(self) -> None:
         check_integer("n-clusters", self.n_clusters)
         if check_integer("seed", self.seed, least=0) >= 2**63:
-            raise ParameterError(f"seed must be below 2**63, Flower's largest number, got {self.seed}")
+            raise ParameterError(
+                f"must be below 2**63, Flower's largest number, got {self.seed}", parameter="seed"
+            )
         check_integer("min-sites", self.min_sites)
         if registry.find_algorithm(self.algorithm).pooled:
             raise ParameterError(

@@ -1,11 +1,11 @@
-"""The fast kernel: compiled, in threads, with memory of how each client's last local steps went.
+"""The fast kernel: compiled, in threads, and with a cache of each client's last local steps.
 
-Three ways through a client's rows, all to the same numbers:
+There are three ways to make local steps, all with the same results:
 
-- *scan*: every step is one pass over the rows; for small problems and for clients too large for
-  anything else. Memory for a block of rows and the centroids, whatever the number of rows.
-- *follow*: the first labels from bounds that are kept from the last time (see `compiled`), and for
-  several local steps the Gram matrix of the client's rows. Memory up to that of the rows themselves.
+- *scan*: every step is one pass over the rows, for small problems and for clients too large for the
+  next way. It needs memory for a block of rows and the centroids, independent of the number of rows.
+- *follow*: the first labels come from bounds that are kept between rounds (see `jit.bounds`), further
+  steps from the Gram matrix of the client's rows. The cache is at most twice as large as the rows.
 - clients with very many rows are cut into parts, which several threads scan.
 
 Sparse rows are always scanned: their products are cheap.
@@ -16,23 +16,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import scipy.linalg  # noqa: F401 - compiled code multiplies by its library; `threads` must know of it
+import scipy.linalg  # noqa: F401 - compiled code uses its matrix product; `threads` must find it
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels.base import Clustered, Outcome, Rows
-from fedkmeans.kernels.numba import ahead, compiled, gram_kmeans
-from fedkmeans.kernels.numba.bounds_cache import Memo, Trail
+from fedkmeans.kernels.numba import compile_ahead, gram_kmeans
+from fedkmeans.kernels.numba.bounds_cache import BoundsCache
 from fedkmeans.kernels.numba.gram_kmeans import Draws
+from fedkmeans.kernels.numba.jit import kmeans
+from fedkmeans.kernels.numba.jit.structures import ClientData, StepSettings
+from fedkmeans.kernels.numba.kernel_cache import KernelCache
+from fedkmeans.kernels.numba.local_steps import LocalSteps
 from fedkmeans.kernels.numba.scanning import NOTHING, as_data, as_double, scan_rows
-from fedkmeans.kernels.numba.work import Work
 from fedkmeans.kernels.reference import kernel as reference
 from fedkmeans.kernels.reference.kmeans import BETTER, best_of
 from fedkmeans.kernels.reference.lloyd import cluster_sums, double_block, means, relocate_empty
 from fedkmeans.kernels.sparse import SMALL, SparseRows, Table
 
-# Numbers in the local centroids that are held at a time when nothing is remembered.
+# Numbers in the local centroids that are held at a time if nothing is kept.
 _HELD = 2**22
+
+_ONE_STEP = StepSettings(max_local=1, tol_local=0.0, drop=False)
 
 
 class Fast:
@@ -73,12 +78,12 @@ class Fast:
     def inertia_each(
         self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
     ) -> FloatArray:
-        """The same for the rows of each client, following the last round where there was one."""
-        received, memo = as_double(centroids), memo_of(rows)
-        trail = memo.nearest_trail(received)
-        if trail is not None:
-            with memo.following(trail):
-                return Work(rows, memo, which, received, 1, 0.0, False, True, n_threads).score(trail)
+        """The same for the rows of each client, with the bounds of the last round if there are any."""
+        received, cache = as_double(centroids), cache_of(rows)
+        bounds = cache.nearest_bounds(received)
+        if bounds is not None:
+            with cache.following(bounds):
+                return LocalSteps(rows, cache, which, received, _ONE_STEP, n_threads=n_threads).score(bounds)
         inner, outer = (n_threads, 1) if len(which) < n_threads else (1, n_threads)
 
         def work(client: int) -> float:
@@ -92,10 +97,10 @@ class Fast:
     ) -> FloatArray:
         """Lloyd's steps until no label changes."""
         rows = Rows(X, np.array([0, len(X)]), sample_weight)
-        trail = memo_of(rows).find_trail(rows, as_double(centroids), with_gram=False)
+        bounds = cache_of(rows).find_bounds(rows, as_double(centroids), with_gram=False)
         before: IntArray | None = None
         for _ in range(max_iter):
-            labels, moved, counts = self._one_step(rows, as_double(centroids), trail)
+            labels, moved, counts = self._one_step(rows, as_double(centroids), bounds)
             if before is not None and np.array_equal(labels, before):
                 break
             before = labels
@@ -107,15 +112,15 @@ class Fast:
         return centroids
 
     def _one_step(
-        self, rows: Rows, received: FloatArray, trail: Trail | None
+        self, rows: Rows, received: FloatArray, bounds: BoundsCache | None
     ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Labels, means and counts of all rows, following the last step where that is possible."""
-        memo = memo_of(rows)
-        if trail is not None:
-            found = Work(rows, memo, np.array([0]), received, 1, 0.0, False, False, 1).follow(trail)
-            return trail.arrays.labels.copy(), found.centroids(0), found.counts[0]
+        """Labels, means and counts of all rows, with the bounds of the last step if there are any."""
+        cache = cache_of(rows)
+        if bounds is not None:
+            found = LocalSteps(rows, cache, np.array([0]), received, _ONE_STEP).follow(bounds)
+            return bounds.arrays.labels.copy(), found.centroids(0), found.counts[0]
         labels: IntArray = np.empty(len(rows.X), dtype=np.int32)
-        sums, counts, _ = scan_rows(memo.data, memo.weight, 0, len(labels), received, 1, labels, sums=True)
+        sums, counts, _ = scan_rows(cache.data, cache.weight, 0, len(labels), received, 1, labels, sums=True)
         return labels, means(sums, counts, otherwise=received), counts
 
     def kmeans(
@@ -142,7 +147,7 @@ class Fast:
         n_threads: int = 1,
     ) -> list[Clustered]:
         """k-means on the rows of each client."""
-        weights = memo_of(rows).weights
+        weights = cache_of(rows).weights
         draws = [
             Draws.of(weights[rows.part(client)], k, rng, n_init)
             for client, k, rng in zip(which, n_clusters, rngs, strict=True)
@@ -152,17 +157,16 @@ class Fast:
     def _cluster(
         self, rows: Rows, which: IntArray, draws: list[Draws], max_iter: int, n_threads: int
     ) -> list[Clustered]:
-        """k-means on the rows of each client; of those with few rows, on their Gram matrices in one call."""
+        """k-means on the rows of each client; clients with few rows use Gram matrices, in one call."""
         few = np.flatnonzero(gram_kmeans.are_few(rows, which, draws))
         size = max(1, _HELD // (max(draw.k for draw in draws) * rows.X.shape[1]))
         results: dict[int, Clustered] = {}
         chosen: dict[int, IntArray] = {}
         for start in range(0, len(few), size):
-            some, memo = few[start : start + size], memo_of(rows)
+            some, cache = few[start : start + size], cache_of(rows)
             some_draws = [draws[place] for place in some]
-            found = gram_kmeans.cluster_each(
-                memo.data, memo.weights, rows, which[some], some_draws, max_iter, n_threads
-            )
+            data = ClientData(cache.data, cache.weights, rows.starts)
+            found = gram_kmeans.cluster_each(data, which[some], some_draws, max_iter, n_threads)
             for index, (place, draw) in enumerate(zip(some, some_draws, strict=True)):
                 if found.chosen[index, 0, 0] >= 0:
                     chosen[place] = found.chosen[index, :, : draw.k]
@@ -174,7 +178,7 @@ class Fast:
         def alone(place: int) -> Clustered:
             X, weight = rows.shard(which[place])
             if isinstance(X, SparseRows) and X.size <= SMALL:
-                # A block of rows, for which all there is for dense rows pays.
+                # So few rows are clustered faster as dense rows.
                 dense = Rows(X.dense(), np.array([0, len(X)]), weight)
                 return self._cluster(dense, np.array([0]), [draws[place]], max_iter, 1)[0]
             starts = iter(chosen[place] if place in chosen else self._plusplus(X, draws[place], weight))
@@ -198,7 +202,7 @@ class Fast:
             chosen = np.full(draws.k, first)
             closest, distances = np.empty(len(X)), np.empty((uniforms.shape[1], len(X)))
             start_rows = np.empty((uniforms.shape[1], X.shape[1]))
-            compiled.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_rows)
+            kmeans.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_rows)
             yield chosen
 
     def local_steps(
@@ -213,7 +217,7 @@ class Fast:
         inertia: bool = False,
         n_threads: int = 1,
     ) -> Outcome:
-        """Local steps of some clients; relocation of empty clusters is left to the plain version."""
+        """Local steps of some clients; the plain version relocates empty clusters."""
         if empty_clusters == "relocate":
             return reference.KERNEL.local_steps(
                 rows,
@@ -225,34 +229,33 @@ class Fast:
                 inertia=inertia,
                 n_threads=n_threads,
             )
-        work = Work(
-            rows, memo_of(rows), which, as_double(centroids), max_local, tol_local, empty_clusters == "drop",
-            inertia, n_threads,
-        )  # fmt: skip
-        trail = work.memo.find_trail(rows, work.received, with_gram=max_local > 1)
-        if trail is None:
-            return work.scan()
-        with work.memo.following(trail):
-            return work.follow(trail)
+        settings = StepSettings(int(max_local), float(tol_local), empty_clusters == "drop")
+        cache, received = cache_of(rows), as_double(centroids)
+        steps = LocalSteps(rows, cache, which, received, settings, inertia, n_threads)
+        bounds = cache.find_bounds(rows, received, with_gram=max_local > 1)
+        if bounds is None:
+            return steps.scan()
+        with cache.following(bounds):
+            return steps.follow(bounds)
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
-        """Begin to compile what such local steps need, in another process and once on a machine."""
-        if memo_of(rows).may_follow(rows, k, with_gram=max_local > 1):
-            ahead.begin(memo_of(rows).data.dtype, max_local)
+        """Start to compile what such local steps need, in another process and once per machine."""
+        if cache_of(rows).may_follow(rows, k, with_gram=max_local > 1):
+            compile_ahead.start(cache_of(rows).data.dtype, max_local)
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
-        """All where answers are remembered, else as many as 32 MB of local centroids."""
-        if memo_of(rows).may_follow(rows, len(centroids), with_gram=True):
+        """All if answers are kept, else as many as have 32 MB of local centroids."""
+        if cache_of(rows).may_follow(rows, len(centroids), with_gram=True):
             return len(rows.starts)
         return max(1, _HELD // centroids.size)
 
 
-def memo_of(rows: Rows) -> Memo:
-    """What is remembered about these rows."""
-    if rows.memo is None:
-        rows.memo = Memo(as_data(rows.X), as_double(rows.sample_weight), len(rows.X))
-    memo: Memo = rows.memo
-    return memo
+def cache_of(rows: Rows) -> KernelCache:
+    """What is kept about these rows."""
+    if rows.cache is None:
+        rows.cache = KernelCache(as_data(rows.X), as_double(rows.sample_weight), len(rows.X))
+    cache: KernelCache = rows.cache
+    return cache
 
 
 KERNEL = Fast()

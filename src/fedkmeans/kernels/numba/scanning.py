@@ -1,4 +1,4 @@
-"""One pass over rows with the compiled kernel, in threads where there are many."""
+"""One pass over rows with compiled code, in threads if there are many rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
-from fedkmeans.kernels.numba import ahead, compiled
+from fedkmeans.kernels.numba import compile_ahead
+from fedkmeans.kernels.numba.jit import buffers, scan, sparse
+from fedkmeans.kernels.numba.jit.structures import Csr
 from fedkmeans.kernels.sparse import SparseRows, Table
 
-# Rows with more numbers are scanned in up to so many parts, whatever the number of threads, so that the
-# sums are rounded in the same way.
+# Rows with more numbers are scanned in up to so many parts. This does not depend on the number of threads,
+# so that sums are always rounded in the same way.
 LARGE, N_PARTS = 2**20, 16
-# The same for sparse rows, each number of which takes longer.
+# The same for sparse rows, where each number takes longer.
 _LARGE_SPARSE = 2**18
 
 NOTHING = np.empty(0)
@@ -24,17 +26,17 @@ _NO_CLUSTERS = np.empty((0, 0))
 
 
 def as_data(X: Table) -> Any:
-    """The rows in a form that the compiled code knows: as they are, wherever that is possible."""
+    """The rows in a form that compiled code accepts, without a copy if possible."""
     if isinstance(X, SparseRows):
-        return compiled.Csr(*(_as_array(numbers) for numbers in (X.data, X.indices, X.indptr)))
+        return Csr(*(_as_array(numbers) for numbers in (X.data, X.indices, X.indptr)))
     return _as_array(X)
 
 
 def _as_array(X: DataArray) -> DataArray:
-    """An array of a kind for which there is compiled code.
+    """An array of a type for which code is compiled.
 
-    Kernels only read; an array that must not be written to is passed under a view without that
-    mark, since for such arrays everything would be compiled once more.
+    Kernels only read. A read-only array is passed as a view that is not marked read-only, as otherwise
+    everything would be compiled once more for such arrays.
     """
     if X.dtype.kind == "b":
         X = X.view(np.uint8)
@@ -46,35 +48,35 @@ def _as_array(X: DataArray) -> DataArray:
 
 class _Writeable:
     def __init__(self, array: DataArray) -> None:
-        self.array = array  # kept alive as long as the view
+        self.array = array  # keeps it alive as long as the view
         interface = dict(array.__array_interface__)
         interface["data"] = (interface["data"][0], False)
         self.__array_interface__ = interface
 
 
 def as_double(values: FloatArray | None) -> FloatArray:
-    """A new array: contiguous, and not marked read-only, for which all would be compiled once more."""
+    """A new contiguous array that is not read-only, as code is compiled for such arrays only."""
     return NOTHING if values is None else np.array(values, dtype=np.float64, order="C")
 
 
 def new_scratch(data: Any, k: int, m: int, n: int) -> Any:
     """Buffers to scan n rows."""
-    if isinstance(data, compiled.Csr):
-        return compiled.new_sparse_scratch(k, m)
-    return compiled.new_scratch(k, m, n, data.dtype)
+    if isinstance(data, Csr):
+        return buffers.new_sparse_scratch(k, m)
+    return buffers.new_scratch(k, m, n, data.dtype)
 
 
 def are_large(data: Any, starts: IntArray, stops: IntArray, m: int) -> Any:
-    """Whether clients have so much data that a scan of one of them is worth several threads, shape (N,)."""
-    if isinstance(data, compiled.Csr):
+    """Whether clients have so much data that several threads should scan one of them, shape (N,)."""
+    if isinstance(data, Csr):
         return data.indptr[stops] - data.indptr[starts] > _LARGE_SPARSE
     return (stops - starts) * m > LARGE
 
 
 def _parts(data: Any, start: int, stop: int, k: int, m: int) -> list[tuple[int, int]]:
     n = stop - start
-    if isinstance(data, compiled.Csr):
-        # Each part has sums of its own, which shall not take more than the rows do.
+    if isinstance(data, Csr):
+        # Each part has its own sums, which should not take more memory than the rows.
         n_parts = int(data.indptr[stop] - data.indptr[start]) // max(_LARGE_SPARSE, k * m)
     else:
         n_parts = 4 * n * m // LARGE if n * m > LARGE else 1
@@ -103,12 +105,12 @@ def scan_rows(
             np.zeros(k) if sums else NOTHING,
             np.zeros(k) if inertia else NOTHING,
         )
-        if isinstance(data, compiled.Csr):
-            scan = compiled.scan_sparse
+        scratch = new_scratch(data, k, m, last - first)
+        if isinstance(data, Csr):
+            sparse.scan_sparse(data, weight, first, last, centroids, scratch, labels, *part)
         else:
-            scan = compiled.scan
-            ahead.wait(data.dtype, ahead.SCAN)
-        scan(data, weight, first, last, centroids, new_scratch(data, k, m, last - first), labels, *part)
+            compile_ahead.wait(data.dtype, compile_ahead.SCAN)
+            scan.scan(data, weight, first, last, centroids, scratch, labels, *part)
         return part
 
     total, *others = in_threads(work, _parts(data, start, stop, k, m), n_threads)

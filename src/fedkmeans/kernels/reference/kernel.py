@@ -16,7 +16,7 @@ from fedkmeans.kernels.sparse import Table
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """An `Outcome` of one summary a client."""
+    """An `Outcome` with one summary per client."""
 
     summaries: list[LocalSummary]
 
@@ -32,12 +32,12 @@ class Summaries:
 
     @property
     def inertia(self) -> FloatArray:
-        """Per cluster; NaN where not asked for."""
+        """Per cluster; NaN if not requested."""
         return np.array([local.inertia for local in self.summaries])
 
     @property
     def received_inertia(self) -> FloatArray:
-        """In all; NaN where not asked for."""
+        """Over all clusters; NaN if not requested."""
         return np.array([local.received_inertia for local in self.summaries])
 
     def centroids(self, place: int) -> FloatArray:
@@ -157,10 +157,10 @@ class Plain:
         return Summaries(in_threads(work, [(int(client),) for client in which], n_threads))
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
-        """There is nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
-        """Local centroids of so many clients are 32 MB."""
+        """As many clients as have 32 MB of local centroids."""
         return max(1, 2**22 // centroids.size)
 
 

@@ -1,7 +1,7 @@
-"""k-means from scratch on rows that lie in one place: the plain version.
+"""k-means on the rows of one client: the plain version.
 
-Built on the same steps as the federated rounds, so that integer and single precision data are
-never turned into double precision as a whole.
+It uses the same steps as the federated rounds, so that integer and single precision data are never
+converted to double precision as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedkmeans.kernels.reference.lloyd import (
 )
 from fedkmeans.kernels.sparse import Table
 
-# What is lower by less than this is not better, but rounded otherwise.
+# A value is better if it is lower than this times the other: smaller differences may be rounding.
 BETTER = 1 - 1e-10
 
 
@@ -35,8 +35,8 @@ def kmeans_plusplus(
 ) -> FloatArray:
     """Choose rows as first centroids: greedy k-means++ (Arthur & Vassilvitskii 2007).
 
-    Each draw tries `n_trials` rows, 2 + ln k as in scikit-learn unless said otherwise, and keeps the
-    one that helps most.
+    Each draw tries `n_trials` rows, by default 2 + ln k as in scikit-learn, and keeps the one that reduces
+    the inertia most.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def kmeans_plusplus(
     closest = _distances_to_rows(X, chosen, shift)[0]
     for uniform in uniforms:
         potential = np.cumsum(weight * closest)
-        # Fewer different rows than clusters: any row is as good as another.
+        # If there are fewer different rows than clusters, any row will do.
         draws = np.array([int(uniform[0] * len(X))])
         if potential[-1] > 0:
             draws = np.searchsorted(potential, uniform * potential[-1], side="right")
@@ -61,9 +61,9 @@ def kmeans_plusplus(
 
 
 def lowest(values: FloatArray) -> int:
-    """Where the lowest value is; the first of those that differ by no more than rounding.
+    """Place of the lowest value; the first of those that differ only by rounding.
 
-    Two rows that are each other's nearest help exactly as much, and rounding must not decide.
+    Two rows that are each other's nearest reduce the inertia equally, and rounding must not decide.
     """
     best = 0
     for place in range(1, len(values)):
@@ -75,7 +75,7 @@ def lowest(values: FloatArray) -> int:
 def first_draws(
     weight: FloatArray, n_clusters: int, rng: np.random.Generator, n_trials: int | None = None
 ) -> tuple[list[int], FloatArray]:
-    """All that is random in k-means++: the first row, and numbers in [0, 1) for each further trial.
+    """Draw all random numbers of k-means++: the first row, and numbers in [0, 1) for each further trial.
 
     Returns
     -------
@@ -90,8 +90,8 @@ def first_draws(
 def _distances_to_rows(X: Table, rows: IntArray | list[int], shift: FloatArray) -> FloatArray:
     """Squared distances of some rows to all rows, shape (len(rows), n), by matrix product.
 
-    Rounding is harmless here: the distances only steer random draws. What may be nothing but
-    rounding is zero, so that a row is not drawn twice.
+    Rounding is harmless here: the distances only affect random draws. Distances that may be only rounding
+    error become zero, so that a row is not drawn twice.
     """
     targets = double_block(X, np.asarray(rows)) - shift
     noise = same_row(X.shape[1])
@@ -109,7 +109,7 @@ def _distances_to_rows(X: Table, rows: IntArray | list[int], shift: FloatArray) 
 
 
 def same_row(m: int) -> float:
-    """Squared distances up to this part of the rows' squared lengths count as none."""
+    """Squared distances up to this part of the rows' squared lengths count as zero."""
     return 8.0 * (m + 8) * float(np.finfo(np.float64).eps)
 
 

@@ -1,7 +1,7 @@
-"""Lloyd's steps on the data of one client: the plain version, the truth the others are held against.
+"""Lloyd's steps on the data of one client: the plain version, which other kernels are tested against.
 
-Data may be of any real dtype, or sparse, and is read block by block; centroids, sums and distances
-are double.
+Data may have any real dtype or be sparse, and is read block by block. Centroids, sums and distances are in
+double precision.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels.base import LocalSummary
 from fedkmeans.kernels.sparse import SparseRows, Table
 
-# Numbers in one temporary array of differences; 2 MB stays within the cache of common machines.
+# Numbers in one temporary array of differences; 2 MB fit into the cache of common processors.
 _BLOCK_NUMBERS = 2**18
-# Below this many coordinate differences, subtracting beats the set-up of a matrix product.
+# Up to this many coordinate differences, subtracting is faster than a matrix product.
 _SMALL = 2**14
 _FEW_COLUMNS = 16
 
@@ -31,9 +31,9 @@ def blocks(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
 def double_block(X: Table, rows: slice | IntArray) -> FloatArray:
     """Some rows as a new array in double precision.
 
-    Always in row order: sums over columns that lie elsewhere in memory would round differently,
-    and a data frame must give the same run as the array with the same numbers. Sparse rows become
-    dense here, a block at a time, and are from here on those of the same dense table.
+    It is always in row order: with another memory layout sums over columns would round differently, and a
+    data frame must give the same run as an array with the same numbers. Sparse rows become dense here, a
+    block at a time.
     """
     if isinstance(X, SparseRows):
         return X[rows].dense(np.float64)
@@ -41,7 +41,7 @@ def double_block(X: Table, rows: slice | IntArray) -> FloatArray:
 
 
 def squared_distances(X: Table, centroids: FloatArray) -> FloatArray:
-    """Squared distance of every row to every centroid, as the definition says.
+    """Squared distance of every row to every centroid, by definition.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def squared_distances(X: Table, centroids: FloatArray) -> FloatArray:
     distances = np.empty((len(X), len(centroids)))
     for rows in blocks(len(X), X.shape[1] + len(centroids)):
         block = double_block(X, rows)
-        # One column after the other: a row's squares are added in the same order however many rows
-        # there are, so that it gets the same label in a client's shard as in the pooled data, and by
-        # any kernel that takes the columns in their order.
+        # One column after the other: the squares of a row are added in the same order for any number of
+        # rows. So a row gets the same label in a client's shard as in the pooled data, and by any kernel
+        # that adds the columns in their order.
         squares = np.zeros((len(block), len(centroids)))
         for column in range(X.shape[1]):
             difference = block[:, column, None] - centroids[:, column]
@@ -71,8 +71,8 @@ def assign(X: Table, centroids: FloatArray) -> IntArray:
     """Label of the nearest centroid for every row; the first one wins a tie.
 
     The labels are always those of the plain formula, ``squared_distances(X, centroids).argmin(1)``.
-    Where there is much to do, a matrix product finds them faster: rows for which its rounding
-    could have mattered, and only those, are then decided by the plain formula.
+    For large data a matrix product finds them faster, and the plain formula decides only those rows for
+    which the rounding of the product could matter.
 
     Parameters
     ----------
@@ -86,14 +86,14 @@ def assign(X: Table, centroids: FloatArray) -> IntArray:
     if len(X) * centroids.size <= _SMALL and X.shape[1] <= _FEW_COLUMNS:
         return np.asarray(squared_distances(X, centroids).argmin(axis=1))
     labels = np.empty(len(X), dtype=np.intp)
-    # Distances do not change when everything is shifted; near the origin they round far less.
+    # Distances do not change when everything is shifted, and have smaller rounding errors near the origin.
     shift = centroids.mean(axis=0)
     centred = centroids - shift
     squares = np.einsum("km,km->k", centred, centred)
     for rows in blocks(len(X), sum(centroids.shape)):
         block = double_block(X, rows)
         block -= shift
-        # ‖x - c‖² without the part ‖x‖², which is the same for every centroid.
+        # ‖x - c‖² without ‖x‖², which is the same for every centroid.
         values = squares - 2.0 * (block @ centred.T)
         labels[rows] = values.argmin(axis=1)
         unsure = _close_calls(values, block, squares)
@@ -104,7 +104,7 @@ def assign(X: Table, centroids: FloatArray) -> IntArray:
 
 
 def _close_calls(values: FloatArray, block: FloatArray, squares: FloatArray) -> IntArray:
-    """Rows whose two nearest centroids are closer together than rounding allows to tell apart."""
+    """Rows whose two nearest centroids cannot be told apart because of rounding."""
     reach = np.sqrt(np.einsum("nm,nm->n", block, block)) + np.sqrt(squares.max())
     rounding = 8.0 * (block.shape[1] + 8) * np.finfo(np.float64).eps * reach**2
     within = values <= (values.min(axis=1) + 2.0 * rounding)[:, None]
@@ -114,7 +114,7 @@ def _close_calls(values: FloatArray, block: FloatArray, squares: FloatArray) -> 
 def cluster_sums(
     X: Table, labels: IntArray, n_clusters: int, sample_weight: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Sum of the rows of each cluster, and how many (or how much weight) there are.
+    """Sum of the rows of each cluster, and their number (or weight).
 
     Returns
     -------
@@ -132,7 +132,7 @@ def cluster_sums(
 
 
 def _sums_in_order(block: FloatArray, labels: IntArray, n_clusters: int) -> FloatArray:
-    """Sum of the rows of each cluster, added in their order, as any kernel must."""
+    """Sum of the rows of each cluster, added in their order, as in every kernel."""
     if block.shape[1] <= _FEW_COLUMNS:
         columns = [np.bincount(labels, weights=column, minlength=n_clusters) for column in block.T]
         return np.stack(columns, axis=1)
@@ -140,7 +140,7 @@ def _sums_in_order(block: FloatArray, labels: IntArray, n_clusters: int) -> Floa
     sorted_rows = block[np.argsort(labels, kind="stable")]
     edges = np.cumsum(np.bincount(labels, minlength=n_clusters))
     for total, rows in zip(sums, np.split(sorted_rows, edges[:-1]), strict=True):
-        # Along the slow axis NumPy adds row to row; along the fast one it would add in pairs.
+        # Along the slow axis NumPy adds row after row; along the fast one it adds in pairs.
         np.add.reduce(rows, axis=0, out=total, initial=0.0)
     return sums
 
@@ -165,9 +165,9 @@ def inertia_per_cluster(
 
 
 def distance_between(a: FloatArray, b: FloatArray, room: FloatArray | None = None) -> float:
-    """‖a - b‖ over all numbers; `room` is an array of that shape that may be overwritten.
+    """‖a - b‖ over all numbers; `room` is an array of the same shape that is overwritten.
 
-    Not by NumPy's norm, a scalar product: how that is rounded depends on the threads of a library.
+    NumPy's norm is not used: it is a scalar product, whose rounding depends on the threads of a library.
     """
     difference = np.subtract(a, b, out=room)
     difference *= difference
@@ -175,9 +175,9 @@ def distance_between(a: FloatArray, b: FloatArray, room: FloatArray | None = Non
 
 
 def means(sums: FloatArray, counts: FloatArray, otherwise: FloatArray) -> FloatArray:
-    """Σ / n where there are points, `otherwise` where there are none; all of shape (k, m)."""
+    """Σ / n for clusters with points, `otherwise` for the others; all of shape (k, m)."""
     filled = counts > 0
-    if filled.all():  # as nearly always, and several times faster
+    if filled.all():  # nearly always, and several times faster
         return np.asarray(sums / counts[:, None])
     result = otherwise.copy()
     np.divide(sums, counts[:, None], out=result, where=filled[:, None])
@@ -194,15 +194,15 @@ def relocate_empty(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Give each empty cluster the row farthest from its centroid, as scikit-learn does.
 
-    A row leaves its cluster only if others stay behind, and only if it is not already at its
-    centroid: otherwise an empty cluster would merely change places.
+    A row leaves its cluster only if the cluster keeps other rows, and only if the row is not at its
+    centroid: otherwise the result would be another empty cluster.
 
     Returns
     -------
     labels : ndarray of shape (n,)
     sums : ndarray of shape (k, m)
     counts : ndarray of shape (k,)
-        As they are after the moves; the very arrays passed in where nothing moved.
+        After the moves; the arrays that were passed if nothing moved.
     """
     empty = np.flatnonzero(counts == 0)
     if not len(empty):
@@ -220,7 +220,7 @@ def relocate_empty(
                 n_rows[cluster] += 1
                 labels[row] = cluster
                 break
-    # Summed anew: taking rows off a sum again would leave its rounding behind.
+    # Summed anew: subtracting rows from a sum would leave rounding errors.
     return labels, *cluster_sums(X, labels, len(centroids), sample_weight)
 
 
@@ -245,25 +245,23 @@ def local_update(
     tol_local : float
         Stop early when ‖ΔC_i‖_F is smaller.
     empty_clusters : {"keep", "relocate", "drop"}
-        A cluster without points keeps its centroid (the paper), moves to a far point (scikit-learn)
-        or takes no part in the local steps at all (FKM).
+        A cluster without points keeps its centroid (the paper), moves to a far point (scikit-learn), or is
+        left out of the local steps (FKM).
     sample_weight : ndarray of shape (n,) or None
     with_inertia : bool
-        Whether the summary's two inertias are wanted; they are NaN if not.
+        Whether to compute the two inertias of the summary; otherwise they are NaN.
 
     Returns
     -------
     LocalSummary
     """
-    labels = assign(X, centroids)
+    labels, received_inertia = assign(X, centroids), float("nan")
     counts = np.bincount(labels, weights=sample_weight, minlength=len(centroids)).astype(np.float64)
-    received_inertia = float("nan")
     if with_inertia:
         received_inertia = float(inertia_per_cluster(X, centroids, labels, sample_weight).sum())
-    # A dropped cluster is out for the whole round: it cannot win points in a later local step.
+    # A dropped cluster is left out for the whole round: it cannot win points in a later local step.
     active = np.unique(labels) if empty_clusters == "drop" else np.arange(len(centroids))
-    labels = np.searchsorted(active, labels)
-    local = centroids[active]
+    labels, local = np.searchsorted(active, labels), centroids[active]
     for step in range(max_local):
         if step:
             labels = assign(X, local)
@@ -289,6 +287,6 @@ def local_update(
 
 
 def _spread(values: FloatArray, active: IntArray, target: FloatArray) -> FloatArray:
-    """Put the values of the active clusters into their places among all clusters."""
+    """Write the values of the active clusters to their places among all clusters."""
     target[active] = values
     return target

@@ -10,18 +10,16 @@ import numpy as np
 import pandas as pd
 
 from fedkmeans._utils.typing import FloatArray
-from fedkmeans.study.averages import averages
-from fedkmeans.study.cells import Place, cells_of, places_of
-from fedkmeans.study.frame import METRICS, is_better
+from fedkmeans.study.figures import Look, looks_of
 from fedkmeans.study.page.pictures import ends, matched, strip, view_of
-from fedkmeans.study.panels import Look, looks_of
 from fedkmeans.study.plan import AlgorithmPlan, Plan
 from fedkmeans.study.plots import INK, PALETTE
+from fedkmeans.study.results import METRICS, Place, averages, cells_of, curve_of, is_better, places_of
 from fedkmeans.study.tables import summarize
 
-# More points than this make a browser slow.
+# Most runs to draw; more make a browser slow.
 MOST_RUNS = 10_000
-# The same colours, as light as a dark page needs them.
+# The same colours, lighter, for a dark page.
 _DARK = dict(
     zip(
         (*PALETTE, INK),
@@ -44,16 +42,16 @@ _DIGITS = 7
 
 
 class Cell(NamedTuple):
-    """Runs that differ in their number and seed only.
+    """Runs that differ only in their number and seed.
 
     Attributes
     ----------
     data, algorithm : int
-        Their places in the plan.
+        Positions in the plan.
     place : int or None
-        Which data, dealt out how, as `places` lists them; None for pooled data.
+        Position in `places`; None for pooled data.
     clients : int or None
-        Asked in a round; None for pooled data.
+        Clients per round; None for pooled data.
     """
 
     data: int
@@ -63,13 +61,13 @@ class Cell(NamedTuple):
 
 
 def page_content(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> dict[str, Any]:
-    """All that the page draws.
+    """Return all that the page draws.
 
     Parameters
     ----------
     plan : Plan
     frame : DataFrame
-        As `fedkmeans.study.frame.results` gives it.
+        From `load_results`.
     centroids : mapping of key to ndarray of shape (k, m)
         Of the first runs.
     """
@@ -115,13 +113,13 @@ def _algorithm(one: AlgorithmPlan, look: Look) -> dict[str, Any]:
         "settings": settings,
         "colour": {"light": look.color, "dark": _DARK.get(look.color, look.color)},
         "symbol": _SYMBOLS.get(look.marker, "star"),
-        # In pixels; matplotlib's are widths of the line.
+        # In pixels; matplotlib counts in widths of the line.
         "dash": ",".join(f"{1.7 * length:g}px" for length in dashes) or "solid",
     }
 
 
 def places(plan: Plan) -> list[Place]:
-    """Each data set with each way in which it is dealt out, in the order of tables."""
+    """Return each data set with each distribution, in the order of the tables."""
     return [place for group in places_of(plan).values() for place in group]
 
 
@@ -135,10 +133,10 @@ def _place(plan: Plan, place: Place) -> dict[str, Any]:
 
 
 def group_runs(plan: Plan, frame: pd.DataFrame) -> dict[Cell, list[int]]:
-    """The rows of the frame that belong together, in the order of the frame."""
+    """Return the rows of the frame that belong to each cell, in the order of the frame."""
     data = {one.name: number for number, one in enumerate(plan.data)}
     algorithms = {one.name: number for number, one in enumerate(plan.algorithms)}
-    known = {(place.data.name, place.dealt.name): number for number, place in enumerate(places(plan))}
+    known = {(place.data.name, place.distribution.name): number for number, place in enumerate(places(plan))}
     columns = [frame[name] for name in ("data", "distribution", "algorithm", "clients_per_round")]
     groups: dict[Cell, list[int]] = {}
     for row, name, distribution, algorithm, n in zip(frame.index, *columns, strict=True):
@@ -150,7 +148,7 @@ def group_runs(plan: Plan, frame: pd.DataFrame) -> dict[Cell, list[int]]:
 
 
 def summary(runs: pd.DataFrame) -> dict[str, Any]:
-    """How the runs of a cell stopped, and how long they took."""
+    """Return how the runs of a cell stopped, and how long they took."""
     return {
         "runs": len(runs),
         "stops": runs["stop_reason"].value_counts().to_dict(),
@@ -160,8 +158,8 @@ def summary(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def points(plan: Plan, frame: pd.DataFrame, metric: str, best: float) -> list[dict[str, Any]]:
-    """What `averages` finds, with the numbers of place and algorithm instead of their names."""
-    known = {(place.data.title, place.dealt.name): number for number, place in enumerate(places(plan))}
+    """Return the result of `averages`, with positions of place and algorithm instead of names."""
+    known = {(place.data.title, place.distribution.name): number for number, place in enumerate(places(plan))}
     algorithms = [one.name for one in plan.algorithms]
     return [
         {
@@ -177,7 +175,7 @@ def points(plan: Plan, frame: pd.DataFrame, metric: str, best: float) -> list[di
 def tables(
     plan: Plan, frame: pd.DataFrame, metric: str, clients: Iterable[int], best: float
 ) -> dict[str, Any]:
-    """The rows of the tables of a metric, by the number of clients per round ("none": all are pooled)."""
+    """Return the rows of the tables of a metric by clients per round ("none" if all are pooled)."""
     return {str(n): _table(plan, frame, metric, n, best) for n in clients} or {
         "none": _table(plan, frame, metric, None, best)
     }
@@ -200,7 +198,7 @@ def _table(
 
 
 def runs(frame: pd.DataFrame, groups: Mapping[Cell, list[int]], metrics: Iterable[str]) -> dict[str, Any]:
-    """The single runs, column by column; of very many only those of the first numbers."""
+    """Return the single runs, column by column; of very many, only those with low numbers."""
     number = {row: index for index, rows in enumerate(groups.values()) for row in rows}
     shown = frame.sort_values("run", kind="stable").head(MOST_RUNS).sort_index()
     names = ["run", "seed", *metrics, "rounds", "seconds", "stop_reason"]
@@ -212,7 +210,7 @@ def runs(frame: pd.DataFrame, groups: Mapping[Cell, list[int]], metrics: Iterabl
 
 
 def curves(frame: pd.DataFrame, groups: Mapping[Cell, list[int]]) -> list[dict[str, Any]]:
-    """How score and movement went in those runs that kept it."""
+    """Return score and movement by round, of the runs that recorded them."""
     return [
         {"cell": index} | _curve(run)
         for index, rows in enumerate(groups.values())
@@ -222,17 +220,13 @@ def curves(frame: pd.DataFrame, groups: Mapping[Cell, list[int]]) -> list[dict[s
 
 
 def _curve(run: Mapping[Any, Any]) -> dict[str, Any]:
-    """A run's course; it ends with the last round, looked at or not."""
-    # One shot has no centroids to start from: its round 0 is its result.
-    looked_at = {} if run["stop_reason"] == "one shot" else run["curve"]
-    scores = {int(r): value for r, value in looked_at.items()} | {int(run["rounds"]): run["score"]}
+    rounds, scores = curve_of(run)
     moved = {int(r): value for r, value in run["movement"].items()}
-    rounds = sorted(scores)
     return {
         "run": run["run"],
-        "round": rounds,
-        "score": [scores[r] for r in rounds],
-        "movement": [moved.get(r) for r in rounds],
+        "round": [int(r) for r in rounds],
+        "score": scores.tolist(),
+        "movement": [moved.get(int(r)) for r in rounds],
     }
 
 
@@ -245,7 +239,7 @@ def data_views(
     frame: pd.DataFrame,
     centroids: Mapping[str, FloatArray],
 ) -> list[dict[str, Any]]:
-    """How the centroids of each data set are to be looked at, and which values are drawn as paper and ink."""
+    """Return how to show the centroids of each data set, and which values are white and black."""
     views: list[dict[str, Any]] = []
     for number in range(len(plan.data)):
         found = [one for cell, one in _kept(groups, frame, centroids).items() if cell.data == number]
@@ -264,9 +258,9 @@ def pictures(
     centroids: Mapping[str, FloatArray],
     views: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The centroids of each cell, by its number: a picture, or rows of numbers.
+    """Return the centroids of each cell, by its number: a picture, or rows of numbers.
 
-    All of a data set are in the order of its first ones, so that they can be compared.
+    Centroids of one data set are matched with those of its first cell, so that they can be compared.
     """
     first: dict[int, FloatArray] = {}
     shown: dict[str, Any] = {}
@@ -293,7 +287,7 @@ def _kept(
 
 
 def tidy(value: Any) -> Any:
-    """Turn a value into one that JSON knows: few digits, and null for what is no number."""
+    """Return the value as JSON can hold it: with few digits, and None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): tidy(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Centroids as a page shows them: small pictures, points of the plane, or rows of numbers."""
+"""Centroids on a page: small pictures, points of the plane, or rows of numbers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scipy.optimize import linear_sum_assignment
 
 from fedkmeans._utils.typing import FloatArray, IntArray
 
-# Rows of so many numbers, if they make a square, are taken for pictures.
+# Rows of at least so many numbers are pictures, if the number is a square.
 _LEAST_PIXELS = 64
 _MOST_COLUMNS = 50
-# Eyes do not tell more shades apart, and fewer of them are smaller files.
+# Few shades make small files.
 _SHADES = 64
 
 
 def view_of(n_columns: int) -> str:
-    """How centroids of so many columns can be looked at: "images", "plane", "table" or "none"."""
+    """Return how to show centroids of so many columns: "images", "plane", "table" or "none"."""
     if n_columns >= _LEAST_PIXELS and math.isqrt(n_columns) ** 2 == n_columns:
         return "images"
     if n_columns == 2:
@@ -30,12 +30,12 @@ def view_of(n_columns: int) -> str:
 
 
 def matched(centroids: FloatArray, reference: FloatArray) -> FloatArray:
-    """The centroids in the order in which they are nearest to those of the reference, one to one.
+    """Return the centroids in the order of the nearest centroids of the reference, one to one.
 
     Parameters
     ----------
     centroids, reference : ndarray of shape (k, m)
-        Centroids have no order of their own. If the shapes differ, the order stays as it is.
+        If the shapes differ, the order is not changed.
     """
     if centroids.shape != reference.shape:
         return centroids
@@ -46,21 +46,21 @@ def matched(centroids: FloatArray, reference: FloatArray) -> FloatArray:
 
 
 def ends(found: Sequence[FloatArray]) -> tuple[float, float]:
-    """The two ends of the values of all centroids, first the one that is nearer to most: that of paper."""
+    """Return least and largest value of all centroids; first the one nearer to most values, drawn white."""
     values = np.concatenate([centroids.ravel() for centroids in found]).astype(np.float64)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     return (low, high) if np.nanmedian(values) <= (low + high) / 2 else (high, low)
 
 
 def strip(centroids: FloatArray, paper: float, ink: float) -> str:
-    """Draw square pictures one below the other; a data URI of a PNG.
+    """Return square pictures below each other, as the data URI of a PNG file.
 
     Parameters
     ----------
     centroids : ndarray of shape (k, m)
-        One picture a row.
+        One picture per row.
     paper, ink : float
-        What is drawn white and what black.
+        Values drawn white and black.
     """
     side = math.isqrt(centroids.shape[1])
     depth = (np.nan_to_num(centroids, nan=paper).astype(np.float64) - paper) / ((ink - paper) or 1.0)
@@ -70,9 +70,9 @@ def strip(centroids: FloatArray, paper: float, ink: float) -> str:
 
 
 def png(pixels: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> bytes:
-    """Write a grey picture, shape (height, width), as PNG."""
+    """Return a grey picture, shape (height, width), as PNG."""
     height, width = pixels.shape
-    # Each line begins with how it is filtered: not at all.
+    # Each line begins with its filter: none.
     lines = np.hstack([np.zeros((height, 1), np.uint8), pixels]).tobytes()
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     parts = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))

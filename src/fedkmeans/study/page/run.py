@@ -1,4 +1,4 @@
-"""One run as one HTML file: what came of it, how the rounds went, who took part. It runs no script."""
+"""The page of one run: result, rounds and clients in one HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedkmeans.study.page.pictures import ends, strip, view_of
 from fedkmeans.study.page.study import described, part
 from fedkmeans.study.plots import new_figure
 
-# Clients, and columns of centroids, that are listed one by one.
+# Most clients, and most columns of centroids, in a table.
 _MOST_CLIENTS, _MOST_COLUMNS = 200, 50
 
 
@@ -29,12 +29,12 @@ def write_run_report(
     Parameters
     ----------
     model : Model
-        With its card, from which all that is shown comes.
+        With its model card, which has all that is shown.
     path : path
-        Where to. All that the page needs is in this file; it loads nothing.
+        The file; it loads nothing else.
     title : str
     missing : dict or None
-        For each client that was asked in vain, why, once for each time.
+        For each client that did not answer: the reason, once for each time.
     """
     text = page(model, title, missing or {})
     with atomic_path(path) as temporary:
@@ -42,7 +42,7 @@ def write_run_report(
 
 
 def page(model: Model, title: str, missing: Mapping[str, Sequence[str]]) -> str:
-    """The text of the page; see `write_run_report`."""
+    """Return the text of the page; see `write_run_report`."""
     return Template(part("run.html")).substitute(
         title=escape(title),
         style=part("page.css"),
@@ -79,7 +79,7 @@ def _lead(card: Mapping[str, Any]) -> str:
     lead = "Movement: how far the centroids moved in a round. Answers: clients that answered, of those asked."
     if not sent + received:
         return lead
-    return f"{lead} In all rounds {_size(sent)} were sent to clients and {_size(received)} came back."
+    return f"{lead} In all rounds, {_size(sent)} were sent to clients and {_size(received)} to the server."
 
 
 def _size(n_bytes: int) -> str:
@@ -90,7 +90,7 @@ def _size(n_bytes: int) -> str:
 
 
 def _figure(history: Mapping[str, Sequence[Any]]) -> str:
-    """Movement, score and answers by round, as a picture that scales; a line for each restart."""
+    """Return movement, score and answers by round as SVG, one line for each restart."""
     columns = {
         name: np.array([np.nan if value is None else value for value in history.get(name, ())], dtype=float)
         for name in ("restart", "round", "movement", "estimate", "score", "participants", "asked")
@@ -109,7 +109,7 @@ def _figure(history: Mapping[str, Sequence[Any]]) -> str:
         ax.set_ylabel(label)
     drawn = io.StringIO()
     fig.savefig(drawn, format="svg", facecolor="white")
-    return drawn.getvalue()[drawn.getvalue().index("<svg") :]  # without what a file of its own begins with
+    return drawn.getvalue()[drawn.getvalue().index("<svg") :]  # without the XML header
 
 
 def _draw(ax: Any, columns: Mapping[str, Any], name: str) -> None:
@@ -135,7 +135,7 @@ def _clients(clients: Sequence[Mapping[str, Any]], missing: Mapping[str, Sequenc
     ]
     rows += [(name, "–", _why(missing[name])) for name in missing if name not in {c["name"] for c in clients}]
     note = f"<p>… and {len(clients) - len(shown):,} more</p>" if len(clients) > len(shown) else ""
-    return _table(["client", "rows", "asked in vain"], rows) + note
+    return _table(["client", "rows", "no answer"], rows) + note
 
 
 def _why(reasons: Sequence[str]) -> str:

@@ -1,8 +1,10 @@
-"""A study as one HTML file, to be opened in a browser with or without a network."""
+"""The page of a study: one HTML file that needs no network."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
@@ -14,9 +16,10 @@ from plotly.offline import get_plotlyjs
 
 from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans._utils.typing import FloatArray
+from fedkmeans.study.grid import tasks_of
 from fedkmeans.study.page.content import page_content
-from fedkmeans.study.page.head import commands, facts
-from fedkmeans.study.plan import Plan
+from fedkmeans.study.plan import DataPlan, Plan
+from fedkmeans.study.results import places_of
 
 
 def write_report(
@@ -28,11 +31,11 @@ def write_report(
     ----------
     plan : Plan
     frame : DataFrame
-        The finished runs, as `fedkmeans.study.frame.results` gives them.
+        The finished runs, from `load_results`.
     centroids : mapping of key to ndarray of shape (k, m)
-        Those of the first runs, as `Store.centroids` gives them.
+        Centroids of the first runs, from `Store.centroids`.
     path : path
-        Where to. All that the page needs is in this file; it loads nothing.
+        The file; it loads nothing else.
     """
     text = page(plan, frame, centroids)
     with atomic_path(path) as temporary:
@@ -40,7 +43,7 @@ def write_report(
 
 
 def page(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> str:
-    """The text of the page; see `write_report`."""
+    """Return the text of the page; see `write_report`."""
     return Template(part("page.html")).substitute(
         title=escape(plan.title),
         facts=described(facts(plan, frame)),
@@ -48,21 +51,97 @@ def page(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -
         style=part("page.css"),
         plotly=get_plotlyjs(),
         data=script_json(page_content(plan, frame, centroids)),
-        script=part("page.js"),
+        script=part("page.js") + part("tabs.js"),
     )
 
 
 def script_json(content: object) -> str:
-    """JSON that can stand between script tags, whatever its texts are."""
+    """Return JSON that is safe between script tags."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def described(pairs: Iterable[tuple[str, str]]) -> str:
-    """Pairs of a name and a text, as the head of a page has them."""
+    """Return pairs of a name and a text as HTML, for the head of a page."""
     return "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
 
 
 def part(name: str) -> str:
-    """Text of a file that pages are made of."""
+    """Return the text of a file of this folder."""
     return (files("fedkmeans.study.page") / name).read_text(encoding="utf-8")
+
+
+# --- head of the page --------------------------------------------------------------------------
+
+
+def facts(plan: Plan, frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return what was run, as pairs of a name and a text."""
+    finished = str(frame["finished"].max()).replace("T", " ").replace("+00:00", " UTC")
+    return [
+        *[("Data", _data_text(plan, frame, data)) for data in plan.data],
+        ("Clients", _clients_text(plan)),
+        ("Algorithms", ", ".join(one.title for one in plan.algorithms)),
+        ("Runs", _runs_text(plan, frame)),
+        ("Seed", str(plan.seed)),
+        ("Last run", finished),
+        ("Computing time", duration(float(frame["seconds"].sum()))),
+        ("Versions", _versions_text(frame)),
+    ]
+
+
+def commands(plan: Plan) -> list[str]:
+    """Return the commands that run the study again and write the page."""
+    file = plan.folder / f"{plan.name}.toml"
+    # Relative to the current folder, or else without folders, which are private.
+    here = Path.cwd()
+    shown = file.relative_to(here) if file.is_relative_to(here) else Path(file.name)
+    path = shlex.quote(str(shown))
+    return [
+        "pip install fedkmeans",
+        f"fedkmeans study run {path}",
+        f"fedkmeans study report {path}",
+    ]
+
+
+def _data_text(plan: Plan, frame: pd.DataFrame, data: DataPlan) -> str:
+    titles = _listed([place.title for place in places_of(plan)[data.title] if place.data == data], "and")
+    how = titles if data.distributions[0].rule is not None else f"with its own clients ({titles})"
+    digest = frame.loc[frame["data"] == data.name, "rows"].dropna()
+    shape = re.match(r"(\d+)x(\d+)-", str(digest.iloc[0])) if len(digest) else None
+    size = f"{int(shape[1]):,} rows of {int(shape[2]):,} columns, " if shape else ""
+    return f"{data.title}: {size}k = {data.k}, {how}"
+
+
+def _clients_text(plan: Plan) -> str:
+    rules = [one.rule for data in plan.data for one in data.distributions]
+    who = f"{plan.n_clients:,}" if any(rules) else "those of the data"
+    return f"{who}; {_listed([f'{n:,}' for n in plan.clients_per_round], 'or')} per round"
+
+
+def _runs_text(plan: Plan, frame: pd.DataFrame) -> str:
+    planned, done = len(tasks_of(plan)), int((frame["run"] < plan.runs).sum())
+    more = len(frame) - done
+    each = f"{plan.runs:,} of each combination"
+    return f"{done:,} of {planned:,} done ({each})" + (f", and {more:,} more" if more else "")
+
+
+def _versions_text(frame: pd.DataFrame) -> str:
+    found: dict[str, list[str]] = {}
+    for versions in frame["versions"].dropna():
+        for name, version in versions.items():
+            if version not in found.setdefault(name, []):
+                found[name].append(version)
+    order = sorted(found, key=lambda name: (name != "fedkmeans", name != "python", name))
+    return ", ".join(f"{name} {'/'.join(sorted(found[name]))}" for name in order)
+
+
+def _listed(words: list[str], last: str) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text: 4.2 s, 3 min 20 s, 2 h 05 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02d} min"

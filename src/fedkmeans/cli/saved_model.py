@@ -1,0 +1,150 @@
+"""Commands that use a saved model: ``fedkmeans predict``, ``evaluate`` and ``report``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedkmeans._utils.typing import DataArray, IntArray
+from fedkmeans.cli import console
+from fedkmeans.cli.inputs import Source, read_for_model
+from fedkmeans.cli.outputs import check_new_file, check_new_folder, writing
+from fedkmeans.cli.text import count
+from fedkmeans.data import ClientTable, atomic_folder, labels_by_file, write_labels
+from fedkmeans.data.clients import unique_names
+from fedkmeans.data.labels import WRITERS
+from fedkmeans.kernels.reference.lloyd import inertia_per_cluster
+from fedkmeans.metrics import external_metrics
+from fedkmeans.model import Model
+from fedkmeans.protocol.messages import ScoreTotals
+
+_OTHERWISE = ".csv"  # for formats that can be read but not written
+_TITLES = {
+    "accuracy": "accuracy",
+    "v_measure": "v-measure",
+    "homogeneity": "homogeneity",
+    "completeness": "completeness",
+    "adjusted_rand": "adjusted Rand index",
+}
+
+
+# --- predict -----------------------------------------------------------------------------------
+
+
+def run_predict(*, model: Path, out: Path, column: str, force: bool, source: dict[str, Any]) -> None:
+    """Label the rows of all files, and write the labels beside the rows."""
+    data, loaded = Source.of(**source), Model.load(model)
+    one_file = len(data.paths) == 1 and not data.paths[0].is_dir()
+    if one_file:
+        check_new_file(out, force)
+    else:
+        check_new_folder(out)
+    tables = read_for_model(loaded, data)
+    labels = [loaded.predict(table.X) for table in tables]
+    found = labels_by_file(tables, labels)
+    with writing(out):
+        if one_file:
+            ((path, (values, kept)),) = found.items()
+            write_labels(path, values, out, column, kept, data.header)
+        else:
+            names = output_names(list(found))
+            with atomic_folder(out) as folder:
+                for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
+                    write_labels(path, values, folder / name, column, kept, data.header)
+    sizes = Counter(int(label) for values in labels for label in values)
+    rows = [(f"cluster {i}", f"{sizes[i]:,}") for i in range(len(loaded.centroids))]
+    console.show_facts(f"{count(sum(sizes.values()), 'row')} labelled", rows)
+    files = "" if one_file else f", {count(len(found), 'file')}"
+    console.say(f"The labels are in {str(out)!r}{files}, column {column!r}.")
+
+
+def output_names(paths: list[Path]) -> list[str]:
+    """Name each output like its input; names that would be the same start with the folder."""
+    suffixes = [path.suffix.lower() if path.suffix.lower() in WRITERS else _OTHERWISE for path in paths]
+    stems = [name.replace("/", "-").replace("\\", "-") for name in unique_names(paths)]
+    return [
+        # a.txt and a.data are told apart by their suffix, which is then part of the name
+        (stem if stem.lower().endswith(suffix) else stem + suffix)
+        for stem, suffix in zip(stems, suffixes, strict=True)
+    ]
+
+
+# --- evaluate ----------------------------------------------------------------------------------
+
+
+def run_evaluate(*, model: Path, json: bool, source: dict[str, Any]) -> None:
+    """Score a model on the rows of all clients."""
+    loaded = Model.load(model)
+    tables = read_for_model(loaded, Source.of(**source))
+    found = assess(loaded, tables)
+    if json:
+        console.write_json(found)
+        return
+    sizes = ", ".join(f"{size:,}" for size in found["cluster_sizes"])
+    rows = [
+        ("rows", console.number(found["n_samples"])),
+        ("score per sample", console.number(found["score_per_sample"])),
+        ("score per client", f"{console.number(found['score_per_client'])}  (mean of the scores below)"),
+        ("cluster sizes", sizes),
+        *((_TITLES[name], f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
+    ]
+    console.show_facts(f"{count(len(loaded.centroids), 'cluster')}, {count(len(tables), 'client')}", rows)
+    members = [
+        [client["name"], console.number(client["n_samples"]), console.number(client["score"])]
+        for client in found["clients"]
+    ]
+    console.show_grid("By client", [("client", False), ("rows", True), ("score", True)], members)
+
+
+def assess(model: Model, tables: list[ClientTable]) -> dict[str, Any]:
+    """Return scores, cluster sizes and, where all rows have true labels, the external metrics."""
+    labels = [model.predict(table.X) for table in tables]
+    scores = [_score(table.X, model, found) for table, found in zip(tables, labels, strict=True)]
+    total = reduce(add, scores)
+    everything = np.concatenate(labels)
+    result: dict[str, Any] = {
+        "n_samples": len(everything),
+        "score_per_sample": total.per_sample,
+        "score_per_client": total.per_client,
+        "inertia": total.inertia,
+        "cluster_sizes": np.bincount(everything, minlength=len(model.centroids)).tolist(),
+        "clients": [
+            {"name": table.name, "n_samples": len(table.X), "score": score.per_sample}
+            for table, score in zip(tables, scores, strict=True)
+        ],
+    }
+    true = [table.labels for table in tables if table.labels is not None]
+    if len(true) == len(tables):
+        result["metrics"] = external_metrics(_one_type(true), everything)
+    return result
+
+
+def _score(X: DataArray, model: Model, labels: IntArray) -> ScoreTotals:
+    inertia = inertia_per_cluster(X, model.centroids, labels)
+    return ScoreTotals.of(float(inertia.sum()), float(len(X)))
+
+
+def _one_type(labels: list[DataArray]) -> DataArray:
+    """Join the clients' labels (n,); numbers in one file and text in another become text."""
+    joined = np.concatenate(labels)
+    # scikit-learn takes labels such as 1.5 for the targets of a regression; as text they are names.
+    return joined.astype(str) if joined.dtype.kind == "f" else joined
+
+
+# --- report ------------------------------------------------------------------------------------
+
+
+def write_page(*, model: Path, out: Path, title: str | None, force: bool) -> None:
+    """Write the page of a model and say where it is."""
+    from fedkmeans.study.page.run import write_run_report  # loads a library for figures
+
+    check_new_file(out, force)
+    found = Model.load(model)
+    with writing(out):
+        write_run_report(found, out, title or model.resolve().stem)
+    console.say(f"The page is {str(out)!r}; open it in a browser.")

@@ -1,0 +1,330 @@
+"""The finished runs of a study as a data frame, and the means that tables and figures show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedkmeans._utils.checks import check_choice, check_integer, check_real
+from fedkmeans._utils.typing import FloatArray
+from fedkmeans.errors import StudyError
+from fedkmeans.study.grid import find_kept
+from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
+from fedkmeans.study.store import Store
+
+METRICS = {
+    "score": "score",
+    "accuracy": "accuracy",
+    "v_measure": "v-measure",
+    "homogeneity": "homogeneity",
+    "completeness": "completeness",
+    "excess": "score above the reference (%)",
+    "rounds_to_within": "rounds until near the reference",
+}
+# Metrics that need a plan with a reference.
+REFERENCE_METRICS = ("excess", "rounds_to_within")
+COLUMNS = (
+    "key", "data", "distribution", "algorithm", "clients_per_round", "run", "seed", *METRICS, "reference",
+    "rounds", "stop_reason", "seconds", "finished", "versions", "rows", "curve", "movement",
+)  # fmt: skip
+_TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
+
+
+def load_results(plan: Plan, store: Store) -> pd.DataFrame:
+    """Return one row for each finished run of this plan, in the order of the plan.
+
+    Columns are `COLUMNS`. Pooled runs have no distribution and no clients per round. Metrics that need
+    true labels are NaN where there are none. `curve` and `movement`, dicts from round to score and
+    movement, are None except for the first runs. Records of other plans in the same store are left
+    out, and so are records of this plan from before a change to it.
+
+    `reference` is the score of the plan's reference algorithm in the same run, `excess` is how far the
+    score is above it in per cent, and `rounds_to_within` is the first round in which the score was at
+    most `plan.within` per cent above it. All three are NaN without a reference, and the last one also
+    for runs that have no curve or never came so near.
+    """
+    kept = store.facts()
+    rows = [
+        # Names of the plan: the records may have been made under other names.
+        {"key": key, **kept[key], **asdict(task)}
+        for task, key in find_kept(plan, kept).items()
+    ]
+    if not rows:
+        raise StudyError(
+            f"there are no finished runs of {plan.name!r} in {str(store.folder)!r}; run the study first"
+        )
+    frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype({"clients_per_round": "Int64"})
+    order = {
+        "data": [entry.name for entry in plan.data],
+        "distribution": list(dict.fromkeys(one.name for entry in plan.data for one in entry.distributions)),
+        "algorithm": [entry.name for entry in plan.algorithms],
+    }
+    frame = _with_reference(plan, frame)
+    for name, values in order.items():
+        frame[name] = pd.Categorical(frame[name], values, ordered=True)
+    by = ["data", "distribution", "algorithm", "clients_per_round", "run"]
+    return frame.sort_values(by, na_position="first", ignore_index=True)
+
+
+def _with_reference(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
+    """Fill in the columns that compare with the plan's reference."""
+    if plan.reference is None:
+        return frame
+    runs = frame[frame["algorithm"] == plan.reference]
+    by = ["data", "run"]
+    if not plan.find_algorithm(plan.reference).is_pooled:
+        runs = runs[runs["clients_per_round"] == max(plan.clients_per_round)]
+        by.append("distribution")
+    scores = runs.set_index(by)["score"]
+    places = pd.MultiIndex.from_frame(frame[by])
+    frame = frame.assign(reference=scores.reindex(places).to_numpy(dtype=float))
+    limits = (1 + plan.within / 100) * frame["reference"]
+    first = [_first_below(run, limit) for run, limit in zip(frame.to_dict("records"), limits, strict=True)]
+    return frame.assign(excess=_excess(frame), rounds_to_within=first)
+
+
+def _excess(frame: pd.DataFrame) -> pd.Series[float]:
+    return 100 * (frame["score"] / frame["reference"] - 1)
+
+
+def _first_below(run: Mapping[Any, Any], limit: float) -> float:
+    """Return the first round with a score of at most `limit`, or NaN."""
+    if not isinstance(run["curve"], Mapping) or math.isnan(limit):
+        return math.nan
+    rounds, scores = curve_of(run)
+    below = np.flatnonzero(scores <= limit)
+    if not len(below) or below[0] == 0:
+        return float(rounds[0]) if len(below) else math.nan
+    # Somewhere between two rounds with known scores; on the straight line between them.
+    i = below[0]
+    share = (scores[i - 1] - limit) / (scores[i - 1] - scores[i])
+    return float(math.ceil(rounds[i - 1] + share * (rounds[i] - rounds[i - 1])))
+
+
+def after_rounds(frame: pd.DataFrame, rounds: int) -> pd.DataFrame:
+    """Return the runs as they were after so many rounds.
+
+    A run that stopped earlier keeps its score. Runs without a curve are left out, metrics that need
+    labels are NaN, and so is the score of a run that was cut off before by `max_rounds`.
+    """
+    check_integer("rounds", rounds)
+    frame = frame[[isinstance(curve, Mapping) for curve in frame["curve"]]]
+    if not len(frame):
+        raise StudyError("no run has a curve; increase curves in the plan before you run it")
+    scores = [
+        math.nan
+        if run["stop_reason"] == "max_rounds" and run["rounds"] < rounds
+        else float(np.interp(rounds, *curve_of(run)))
+        for run in frame.to_dict("records")
+    ]
+    frame = frame.assign(score=scores, **dict.fromkeys(list(METRICS)[1:5], math.nan))
+    return frame.assign(excess=_excess(frame)).dropna(subset=["score"])
+
+
+def is_better(metric: str) -> str:
+    """Return which of two values of a metric is better: "min" or "max"."""
+    return "min" if metric in ("score", *REFERENCE_METRICS) else "max"
+
+
+# --- cells -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A data set with one distribution: a panel of a figure, a group of rows of a table."""
+
+    data: DataPlan
+    distribution: Distribution
+
+    @property
+    def title(self) -> str:
+        """The distribution as people write it."""
+        return _TITLES.get(self.distribution.name, self.distribution.name)
+
+
+def places_of(plan: Plan) -> dict[str, list[Place]]:
+    """Return the places of each data title, in the order of the plan.
+
+    Raises
+    ------
+    StudyError
+        If two places have the same title and distribution.
+    """
+    places: dict[str, list[Place]] = {}
+    for data in plan.data:
+        group = places.setdefault(data.title, [])
+        for distribution in data.distributions:
+            for other in group:
+                if other.distribution.name == distribution.name:
+                    raise StudyError(
+                        f"data {other.data.name} and {data.name} have one title, {data.title!r}, and both a "
+                        f"distribution {distribution.name!r}; give them titles of their own"
+                    )
+            group.append(Place(data, distribution))
+    return places
+
+
+def cells_of(plan: Plan) -> Iterator[tuple[Place, AlgorithmPlan]]:
+    """Return every place with every algorithm, in the order of the tables."""
+    for group in places_of(plan).values():
+        for place in group:
+            for algorithm in plan.algorithms:
+                yield place, algorithm
+
+
+def runs_of(frame: pd.DataFrame, place: Place, algorithm: AlgorithmPlan) -> pd.DataFrame:
+    """Return the runs of a cell, for all numbers of clients per round.
+
+    Pooled runs belong to every distribution of their data.
+    """
+    here = (frame["data"] == place.data.name) & (frame["algorithm"] == algorithm.name)
+    if not algorithm.is_pooled:
+        here &= frame["distribution"] == place.distribution.name
+    return frame[here]
+
+
+def best_runs(runs: pd.DataFrame, best: float) -> pd.DataFrame:
+    """Return the ⌈best n⌉ of the n runs of a cell with the lowest score, for any metric."""
+    # The small number absorbs rounding: 0.07 · 100 is slightly more than 7 in binary.
+    return runs.sort_values(["score", "run"]).iloc[: math.ceil(best * len(runs) - 1e-9)]
+
+
+def check_best(best: float) -> float:
+    """Return the share of the runs that counts, or raise."""
+    return check_real("best", best, low=0, high=1, low_open=True)
+
+
+def check_metric(frame: pd.DataFrame, metric: str) -> str:
+    """Return the metric, or raise if it is unknown or no run has it."""
+    check_choice("metric", metric, METRICS)
+    if frame[metric].isna().all():
+        raise StudyError(
+            f"no run has the metric {metric}: the plan names no reference, or its runs are not finished"
+            if metric in REFERENCE_METRICS
+            else f"there is no {METRICS[metric]}: the data has no labels; choose the metric score"
+        )
+    return metric
+
+
+def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
+    """Return `clients` if there are such runs; for None, the largest number of clients per round.
+
+    If all runs are pooled, the result is None.
+    """
+    numbers = sorted(int(number) for number in frame["clients_per_round"].dropna().unique())
+    if clients is None:
+        return numbers[-1] if numbers else None
+    if clients not in numbers:
+        found = f"runs with {', '.join(map(str, numbers))}" if numbers else "pooled runs only"
+        raise StudyError(f"there are no runs with {clients} clients per round; there are {found}")
+    return clients
+
+
+# --- means -------------------------------------------------------------------------------------
+
+
+def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float = 0.5) -> pd.DataFrame:
+    """Return mean and standard deviation of a metric over the best runs, by clients per round.
+
+    Parameters
+    ----------
+    plan : Plan
+    frame : DataFrame
+        From `load_results`.
+    metric : str
+        A key of `METRICS`.
+    best : float in (0, 1]
+        Of n runs, the ⌈best n⌉ with the lowest score count, for any metric; 1 is all.
+
+    Returns
+    -------
+    DataFrame of shape (n_points, 8)
+        ``data`` (the title), ``distribution``, ``algorithm``, ``clients_per_round`` (missing for pooled
+        runs, which appear in every distribution), ``runs`` that count and ``of`` how many, ``mean``,
+        ``std`` (of a sample; NaN for one run). Cells without a run that has the metric are left out.
+    """
+    check_metric(frame, metric)
+    check_best(best)
+    points = []
+    for place, algorithm in cells_of(plan):
+        runs = runs_of(frame, place, algorithm).dropna(subset=[metric])
+        for number, group in runs.groupby("clients_per_round", dropna=False):
+            values = best_runs(group, best)[metric]
+            points.append(
+                (place.data.title, place.distribution.name, algorithm.name, number, len(values), len(group),
+                 values.mean(), values.std(ddof=1))
+            )  # fmt: skip
+    names = ["data", "distribution", "algorithm", "clients_per_round", "runs", "of", "mean", "std"]
+    return pd.DataFrame(points, columns=names).astype({"clients_per_round": "Int64"})
+
+
+def mean_curves(
+    plan: Plan, frame: pd.DataFrame, clients: int | None = None, metric: str = "score"
+) -> pd.DataFrame:
+    """Return mean and standard deviation of the score by round.
+
+    Between two rounds with known scores, a run lies on the straight line between them. After its last
+    round it keeps its score, so that the mean is over the same runs everywhere.
+
+    Parameters
+    ----------
+    plan : Plan
+    frame : DataFrame
+        From `load_results`.
+    clients : int or None
+        Clients per round; None for the largest number.
+    metric : {"score", "excess"}
+
+    Returns
+    -------
+    DataFrame of shape (n_points, 7)
+        ``data`` (the title), ``distribution``, ``algorithm``, ``round`` (0 is the start), ``runs``,
+        ``mean``, ``std`` (of a sample; NaN for one run).
+
+    Raises
+    ------
+    StudyError
+        If no run with so many clients per round has a curve.
+    """
+    check_choice("metric of curves", metric, ("score", "excess"))
+    check_metric(frame, metric)
+    clients = choose_clients(frame, clients)
+    parts = []
+    for place, algorithm in cells_of(plan):
+        runs = runs_of(frame, place, algorithm).dropna(subset=[metric])
+        runs = runs[runs["clients_per_round"] == clients]
+        curves = [
+            curve_of(run, metric) for run in runs.to_dict("records") if isinstance(run["curve"], Mapping)
+        ]
+        if curves:
+            cell = {"data": place.data.title, "distribution": place.distribution.name}
+            parts.append(_mean_curve(curves).assign(**cell, algorithm=algorithm.name))
+    if not parts:
+        raise StudyError("no run has a curve to draw; the first runs of algorithms that take rounds do")
+    names = ["data", "distribution", "algorithm", "round", "runs", "mean", "std"]
+    return pd.concat(parts, ignore_index=True)[names]
+
+
+def curve_of(run: Mapping[Any, Any], metric: str = "score") -> tuple[FloatArray, FloatArray]:
+    """Return the recorded rounds of a run, ascending, and the scores after them; ends with the last round."""
+    # A one-shot algorithm has no centroids to start from: its round 0 is its result.
+    recorded = {} if run["stop_reason"] == "one shot" else run["curve"]
+    points = {int(number): float(score) for number, score in recorded.items()}
+    points[int(run["rounds"])] = float(run["score"])
+    rounds = sorted(points)
+    scores = np.array([points[number] for number in rounds])
+    if metric == "excess":
+        scores = 100 * (scores / run["reference"] - 1)
+    return np.array(rounds, float), scores
+
+
+def _mean_curve(curves: Sequence[tuple[FloatArray, FloatArray]]) -> pd.DataFrame:
+    rounds = np.unique(np.concatenate([rounds for rounds, _ in curves]))
+    scores = pd.DataFrame([np.interp(rounds, *curve) for curve in curves])
+    mean, std = scores.mean(), scores.std(ddof=1)
+    return pd.DataFrame({"round": rounds.astype(int), "runs": len(curves), "mean": mean, "std": std})
