@@ -1,18 +1,17 @@
-"""What a client should do with a cluster that has none of its rows.
+"""What should a client do with a cluster in which it has no rows?
 
-Three clients hold one blob each. Of the three centroids, C's lies where it belongs already, and A's
-and B's have some way to go. In this round client C is absent, and to each of the other two, two of
-the three clusters are empty. What then? Classical k-means relocates the centroid of an empty
-cluster to some far row; here that is a row of the wrong client. The four scenes are those of the
-paper's Figure 1:
+Three clients hold one blob each. C's centroid is already in the right place; those of A and B are not. In
+this round client C is absent, and for each of the other two clients, two of the three clusters are empty.
+Classical k-means relocates the centroid of an empty cluster to a distant row; here that is a row of the
+wrong client. The four scenes are those of the paper's Figure 1:
 
-- relocating, all clients weighed alike: every centroid is dragged to the middle between A and B;
-- relocating, dynamic weights: A's and B's centroids are safe, as a client whose rows are elsewhere
-  has weight zero. C's is not: nobody gives it any weight, so the plain average is what is left;
-- keeping, all clients weighed alike: C's centroid stays; A's and B's go half of their way, as the
-  other client returns them unchanged;
-- keeping, dynamic weights (DWF k-means as published): A's and B's centroids go all of their way,
-  and C's stays.
+- relocating, equal weights: every centroid moves to the middle between A and B;
+- relocating, dynamic weights: A's and B's centroids are correct, because a client without rows in the
+  cluster has weight zero. C's is not: no client gives it weight, so the server uses the plain average;
+- keeping, equal weights: C's centroid stays; A's and B's move half of their way, because the other client
+  returns them unchanged;
+- keeping, dynamic weights (DWF k-means as published): A's and B's centroids move all of their way, and C's
+  stays.
 
 Run it with ``python examples/empty_clusters.py [folder]``; it saves ``empty_clusters.png``.
 """
@@ -33,7 +32,7 @@ WEIGHTS = {"equal": "equal weights", "dynamic": "dynamic weights"}
 
 
 def make_data(seed=3):
-    """Return three blobs, whose they are, and a start with C's centroid exactly where it belongs."""
+    """Return three blobs, their clients, and initial centroids with C's in the right place."""
     rng = np.random.default_rng(seed)
     centers = np.array([[-2.0, -1.0], [2.0, -1.0], [0.0, 2.4]])
     X = np.vstack([center + rng.normal(scale=0.45, size=(80, 2)) for center in centers])
@@ -43,7 +42,7 @@ def make_data(seed=3):
 
 
 def one_round(X, clients, start, empty_clusters, weighting):
-    """Run one global round without client C, and keep what the other two sent."""
+    """Run one global round without client C, and keep the replies of the other two."""
     sites = [Site(name, X[clients == name]) for name in "AB"]
     query = LocalUpdate(start, MAX_LOCAL, 0.0, weighting, empty_clusters)
     replies = {site.name: site.answer(query) for site in sites}
@@ -54,7 +53,7 @@ def one_round(X, clients, start, empty_clusters, weighting):
         max_local=MAX_LOCAL,
         tol_local=0.0,
         init=start,
-        learning_rate=1.0,  # the server goes all the way, so that the picture shows the average itself
+        learning_rate=1.0,  # a full step, so that the figure shows the average itself
         momentum=0.0,
         max_rounds=1,
     ).fit_federation(InProcess(sites))

@@ -1,7 +1,7 @@
-"""One hundred clients, ten of them asked in a round; some replies get lost, and a client leaves for good.
+"""One hundred clients, ten of them per round; some replies are lost, and one client leaves permanently.
 
-The server remembers what each client said last, so that all of them count in every round. Run it
-with ``python examples/few_clients.py``.
+The server remembers the latest statistics of each client, so that all clients count in every round. Run
+it with ``python examples/few_clients.py``.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedkmeans.protocol.messages import SendStatistics
 
 
 class Unreliable(InProcess):
-    """In the rounds, one reply in five is lost on its way."""
+    """A federation that loses one reply in five during the rounds."""
 
     rng = np.random.default_rng(0)
 
@@ -23,7 +23,7 @@ class Unreliable(InProcess):
 
 
 def leave(state, info):
-    """Let client 7 leave after round 15; from then on, what it said does not count."""
+    """Remove client 7 after round 15; from then on, its statistics do not count."""
     if info.round == 15:
         federation.remove("7")
 

@@ -1,7 +1,7 @@
-"""Four hospitals, four files: read them, cluster them together, and never pool a row.
+"""Four hospitals, four files: read them and cluster their rows without pooling them.
 
-Each file becomes a site that answers the server's questions about its own rows. Here all four are
-in one process; what they exchange would be the same over a network. Run it with
+Each file becomes a site that answers the server's queries about its own rows. Here all four sites are in
+one process. Over a network they would exchange the same messages. Run it with
 ``python examples/four_files.py``.
 """
 
@@ -17,7 +17,7 @@ from fedkmeans.metrics import external_metrics
 
 # Three kinds of patient: age in years, systolic blood pressure in mmHg, stay in days.
 KINDS = {"young": (28, 115, 2), "hypertensive": (55, 165, 4), "frail": (82, 130, 12)}
-# Each hospital sees them in other proportions; the children's hospital sees hardly any but one.
+# The proportions differ between hospitals; the children's hospital has almost only one kind.
 HOSPITALS = {
     "city": (200, 150, 100),
     "childrens": (180, 2, 0),
@@ -27,7 +27,7 @@ HOSPITALS = {
 
 
 def write_files(folder, rng):
-    """Write one CSV file for each hospital, with column names and the true kind of each patient."""
+    """Write one CSV file per hospital, with column names and the true kind of each patient."""
     for hospital, counts in HOSPITALS.items():
         kinds = np.repeat(list(KINDS), counts)
         rows = np.array([KINDS[kind] for kind in kinds]) + rng.normal(

@@ -1,9 +1,9 @@
-"""Make the pictures of the README and the documentation anew.
+"""Draw the figures of the README and the documentation.
 
-Run it from the root of the repository with ``python examples/make_images.py docs/images``. It makes
-``fedkmeans.png`` (where EWF and DWF k-means put the centroids when each of 100 clients holds one
-small patch of the plane, each run until it stops) and ``empty_clusters.png`` (the scenes of
-``examples/empty_clusters.py``). A second argument, the most rounds to run, makes it quicker.
+Run it from the root of the repository with ``python examples/make_images.py docs/images``. It draws
+``fedkmeans.png`` (the paths of the centroids of EWF and DWF k-means if each of 100 clients holds one small
+patch of the plane) and ``empty_clusters.png`` (the scenes of ``examples/empty_clusters.py``). An optional
+second argument limits the number of rounds.
 """
 
 import sys
@@ -44,15 +44,15 @@ def main(folder=".", n_rounds="10000"):
         ] = path
     figure = plot_paths(data.X, paths, clients=clients, reference=pooled.cluster_centers_)
     figure.suptitle("100 clients, each with one small patch of the rows (a tint each)", fontsize=12)
-    # 110 dots an inch make it about 900 wide, as wide as a README is shown.
+    # 110 dots per inch give a width of about 900 pixels, the width of a README.
     print(smaller(save_figure(figure, Path(folder) / "fedkmeans.png", dpi=110)))
     print(smaller(empty_clusters.main(folder)))
 
 
 def smaller(path):
-    """Write a PNG anew with 256 colours, which look the same here in less than half the bytes."""
+    """Rewrite a PNG with 256 colours, which looks the same and takes less than half the bytes."""
     with Image.open(path) as image:
-        # Not the default method, which takes the colours of few dots, as lines have, for noise.
+        # The default method drops the colours of small areas, such as lines.
         few = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
     return path

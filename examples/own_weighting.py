@@ -1,9 +1,9 @@
-"""A weighting rule of your own: a function of what a client knows, one weight for each cluster.
+"""A weighting rule of your own: a function that returns one weight per cluster.
 
-The rule here counts the points of a cluster as the rule "dynamic" does, but no more than 50 of them,
-so that no large client outvotes the small ones. It gives no weight to a cluster in which the client
-has no points, so that it can be remembered; equal weights do, and go without memory only, as in the
-paper. Run it with ``python examples/own_weighting.py``.
+The rule counts the rows of a cluster as the rule "dynamic" does, but at most 50 of them, so that large
+clients do not dominate. It gives no weight to a cluster in which the client has no rows, so it can be used
+with memory. Equal weights give weight to such clusters, so they work only without memory, as in the paper.
+Run it with ``python examples/own_weighting.py``.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from fedkmeans.data import load_synthetic, partition
 
 
 def capped(local):
-    """Points nearest to each centroid as received, but at most 50; shape (k,)."""
+    """Return the number of rows nearest to each centroid as received, at most 50; shape (k,)."""
     return np.minimum(local.counts, 50)
 
 

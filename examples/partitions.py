@@ -1,7 +1,7 @@
-"""How much does it matter which client holds which rows? The digits, dealt out in six ways.
+"""How much does the partition matter? The digits, partitioned among clients in six ways.
 
-The more the clients differ, the further EWF (all clients weigh alike) falls behind DWF (a client
-weighs as many points as it has in a cluster). Run it with ``python examples/partitions.py [folder]``;
+The more the clients differ, the worse EWF (equal weights) is compared with DWF (a client's weight is its
+number of rows in the cluster). Run it with ``python examples/partitions.py [folder]``;
 it saves ``partitions.csv``.
 """
 
@@ -23,7 +23,7 @@ WAYS = {
     "label-mix, p 0.9": {"p": 0.9},
     "non-iid": {},
 }
-# One local step and full server steps, so that a few rounds are enough.
+# With one local step and full server steps, a few rounds are enough.
 QUICK = {"n_clusters": 10, "max_local": 1, "learning_rate": 1.0, "momentum": 0.0, "max_rounds": 15}
 
 
@@ -33,7 +33,7 @@ def main(folder="."):
     for way, options in WAYS.items():
         name = way.split(",")[0]
         clients = partition(name, data.X, data.y, N_CLIENTS, np.random.default_rng(0), **options)
-        # How mixed a client is: how many of the ten classes it holds, on average.
+        # The mean number of classes per client, of ten.
         classes = np.mean([len(np.unique(data.y[clients == client])) for client in range(N_CLIENTS)])
         scores = {
             name: make(name, random_state=0, **QUICK).fit(data.X, clients=clients).score_per_sample_

@@ -1,4 +1,4 @@
-"""Federated k-means in five lines: one hundred clients that keep their rows.
+"""Federated k-means in five lines, with one hundred clients that keep their rows.
 
 Run it with ``python examples/quickstart.py``.
 """

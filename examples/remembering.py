@@ -1,10 +1,10 @@
-"""Why one round at a time goes wrong when few clients take part, and what remembering does.
+"""Why the paper's update fails if few clients take part in a round, and how memory helps.
 
-Ten clients, one is asked in each round. Three hold the rows of a group at 0, a thousand in all. The
-others hold a group at 10, and each has a handful of stray rows near 4 that belong to the first
-cluster. The paper divides by the weights of the round: a round with four stray rows pulls the
-centroid to 4 just as hard as a round with three hundred rows pulls it to 0, and there are more of
-the former. Remembered, the stray rows count for as many as they are.
+There are ten clients, and the server asks one in each round. Three clients hold the rows of a group at 0,
+about a thousand in total. The others hold a group at 10, and each has a few stray rows near 4 that belong to
+the first cluster. The paper divides by the weights of the round: a round with four stray rows pulls the
+centroid to 4 as hard as a round with three hundred rows pulls it to 0, and there are more of the former.
+With memory, each row counts once.
 
 Run it with ``python examples/remembering.py [folder]``; it saves ``remembering.png``.
 """
@@ -25,7 +25,7 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 
 
 def make_sites(seed=0):
-    """Three clients of the group at 0, seven of the group at 10 with a few stray rows near 4."""
+    """Return three clients of the group at 0, and seven of the group at 10 with stray rows near 4."""
     rng = np.random.default_rng(seed)
     sites = [Site(f"bulk {i}", rng.normal(0.0, 0.5, size=(333, 1))) for i in range(3)]
     for i in range(7):
@@ -35,7 +35,7 @@ def make_sites(seed=0):
 
 
 def path_of(model, federation):
-    """Return where the first centroid is after each round, shape (rounds,), and who was asked."""
+    """Return the first centroid after each round, shape (rounds,), and the clients that were asked."""
     path, asked = [], []
 
     def watch(state, info):
@@ -48,7 +48,7 @@ def path_of(model, federation):
 
 def main(folder="."):
     federation = InProcess(make_sites())
-    # Both see the same clients in the same rounds; both make one local step.
+    # Both ask the same clients in the same rounds and make one local step.
     same = {"init": START, "clients_per_round": 1, "participation": "random", "max_local": 1}
     end = {"max_rounds": N_ROUNDS, "tol": 0, "random_state": 1}
     one_round, asked = path_of(FederatedKMeans.paper(2, **same | end), federation)

@@ -4,5 +4,5 @@ import numpy as np
 
 
 def capped(local):
-    """Rows nearest to each centroid, but no more than 10: no large ward outvotes the small ones."""
+    """Return the rows nearest to each centroid, at most 10, so that large wards do not dominate."""
     return np.minimum(local.counts, 10)

@@ -1,5 +1,5 @@
-"""A federation between organisations on Flower: its two apps, and what stands on disk at either side.
+"""A federation between organisations on Flower.
 
-`server_app` and `client_app` are what Flower runs. `folder` is the server's side of a federation on disk,
-`site_folder` a site's; `services` starts Flower's programs. Needs the extra ``flower``.
+Flower runs `server_app` and `client_app`, `transport` is the federation that algorithms use, and `deploy`
+holds the folders, keys and processes of the server and the sites. Needs the extra ``flower``.
 """

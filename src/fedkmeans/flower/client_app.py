@@ -1,4 +1,4 @@
-"""The ClientApp: Flower calls it with a message, a site answers. Its only door to the data is `Site`."""
+"""The ClientApp: Flower calls it with a message, and a site answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fedkmeans.protocol.validation import check_query
 log = logging.getLogger(__name__)
 app = ClientApp()
 
-# Keys of the node's configuration, and what may stand in for the first.
+# Keys of the node's configuration, and an environment variable that may replace the first.
 FOLDER_KEY, PARTITION_KEY = "site-folder", "partition-id"
 FOLDER_VARIABLE = "FEDKMEANS_SITE"
 
-# Flower's codes end well below; the reason says what matters.
+# Our code for errors; Flower's own codes are far smaller.
 _REFUSED = 1000
 
 
@@ -33,8 +33,8 @@ _REFUSED = 1000
 def answer(message: Message, context: Context) -> Message:
     """Let the site answer one query.
 
-    Whatever goes wrong here is told to the server in general terms only. Flower would send the text of
-    an exception along, which may quote a value, and no value leaves the site but in a proper reply.
+    The server learns only the type of an error. By itself, Flower sends the text of an exception, which
+    may quote a value of the rows.
     """
     try:
         return _answer(message, context)
@@ -51,7 +51,7 @@ def _answer(message: Message, context: Context) -> Message:
     folder = _folder(context)
     site = simulated_site(context) if folder is None else site_folder.open_site(folder)
     packed, exchange, client = read_content(message.content)
-    if client not in ("", site.name):  # a server that does not know its sites yet names nobody
+    if client not in ("", site.name):  # empty if the server does not know its sites yet
         raise FederationError(
             f"The server takes this site for {client!r}, and it is {site.name!r}. Use the join file that was "
             "made for this site."

@@ -1,8 +1,8 @@
-"""A query or reply as the content of a Flower message: arrays and plain scalars, nothing pickled.
+"""Queries and replies as the content of Flower messages: arrays and plain scalars, without pickle.
 
-A message holds one array, all numbers of the record, and one record of texts: its header (see `wire`),
-the exchange it belongs to and the name of the site. What is the same for all sites, usually the
-numbers, Flower then stores and sends to the SuperLink once.
+The content has one array with all numbers of the message, and one record of texts: the header (see
+`fedkmeans.protocol.codec`), the exchange and the name of the site. Flower stores equal arrays once, so
+numbers that are the same for all sites are sent to the SuperLink once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fedkmeans.protocol.codec import Packed
 # The action of our ClientApp, and the type of the messages that call it.
 ACTION = "fedkmeans"
 MESSAGE_TYPE = f"query.{ACTION}"
-# What of a message is larger than this was not made by us.
+# Larger parts are refused.
 MAX_BYTES = 2**30
 MAX_TEXT = 2**22
 
 _TEXTS, _ARRAYS, _NUMBERS = "fedkmeans", "arrays", "numbers"
-# How NumPy begins a file with a vector of float64. Its own reader takes more than that: what it makes of
-# a stranger's header, it makes by evaluating it.
+# The beginning of a NumPy file with a vector of float64. NumPy's own reader accepts more and evaluates the
+# header as Python code, which is not safe for messages.
 _BEGINNING = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '<f8', 'fortran_order': False, 'shape': \(([0-9]{1,12}),\), \} *\n",
     re.DOTALL,
@@ -34,11 +34,11 @@ _BEGINNING = re.compile(
 
 
 def write_content(packed: Packed, exchange: str, client: ClientId, *, salt: float = 0.0) -> RecordDict:
-    """Make the content of a message.
+    """Return the content of a message.
 
-    Flower stores equal arrays once and does not ask for one that it has. A reply must therefore be
-    `salt`ed, by a number that stands before the others: else a site could find out whether another one
-    sent the very numbers that it has itself.
+    Flower stores equal arrays once and does not request an array that it already has. A site could
+    therefore find out whether another site sent the same numbers. A random first number, the `salt`,
+    makes each reply different.
     """
     texts = ConfigRecord({"header": packed.header, "exchange": exchange, "client": client})
     numbers = np.concatenate([[salt], packed.numbers])
@@ -46,12 +46,12 @@ def write_content(packed: Packed, exchange: str, client: ClientId, *, salt: floa
 
 
 def read_content(content: RecordDict) -> tuple[Packed, str, ClientId]:
-    """Read what `write_content` made: the record, the exchange and the site's name.
+    """Read the output of `write_content`: the message, the exchange and the site's name.
 
     Raises
     ------
     WireError
-        It is anything else.
+        The content is not valid.
     """
     if set(content) != {_TEXTS, _ARRAYS}:
         raise WireError(f"the message should have the parts {_TEXTS} and {_ARRAYS}.")
@@ -70,11 +70,11 @@ def read_content(content: RecordDict) -> tuple[Packed, str, ClientId]:
 
 
 def read_numbers(data: Any) -> FloatArray:
-    """Read a vector of float64 in NumPy's file format; no memory is taken because the data says so."""
+    """Read a vector of float64 in NumPy's file format, without trusting the size in its header."""
     if not isinstance(data, bytes) or len(data) > MAX_BYTES:
         raise WireError(f"the numbers should be at most {MAX_BYTES} bytes.")
     begins = _BEGINNING.match(data)
-    # After ten bytes, of which the last two say how long it is, comes the text of the header.
+    # The text of the header starts after ten bytes; the last two of them are its length.
     if begins is None or int.from_bytes(begins[1], "little") != begins.end() - 10:
         raise WireError("the numbers should be a vector of float64 in version 1.0 of NumPy's format.")
     size, left = 8 * int(begins[2]), len(data) - begins.end()

@@ -1,8 +1,8 @@
-"""What a site runs where Flower would run `flwr-clientapp`: our ClientApp, whatever app the server sends.
+"""The program that a site runs in place of `flwr-clientapp`: our ClientApp, whatever app the server sends.
 
-Flower sends the app of a run to the sites and runs it there. Who controls the server could so run any
-code beside the rows. A site that joined by `fedkmeans site join` starts this program instead. It is Flower's
-own but for one thing: the app is the one that is installed here, and what was sent is not unpacked.
+Flower sends the app of a run to the sites and runs it there. Anyone who controls the server could run any
+code beside the rows. A site that joined with `fedkmeans site join` starts this program instead. It is
+Flower's own program with one difference: it runs the installed app and does not unpack what was sent.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from flwr.supernode.cli import flwr_clientapp
 from flwr.supernode.runtime import run_clientapp as runtime
 
-# What Flower calls to unpack an app, and to find out how to load it.
+# The functions with which Flower unpacks an app and finds out how to load it.
 UNPACK, FIND = "install_from_fab", "get_load_client_app_fn"
 
 
 def main() -> None:
-    """Do what Flower's program does, with our app."""
+    """Run Flower's program with our app."""
     missing = [name for name in (UNPACK, FIND) if not hasattr(runtime, name)]
     if missing:
         sys.exit(
@@ -31,12 +31,12 @@ def main() -> None:
 
 
 def _leave_it(*arguments: Any, **options: Any) -> None:
-    """What the server sent is not even looked at."""
+    """Ignore the app that the server sent."""
 
 
 def _find_ours(*arguments: Any, **options: Any) -> Any:
     def load(*arguments: Any) -> Any:
-        from fedkmeans.flower.client_app import app  # here, where Flower reports what goes wrong
+        from fedkmeans.flower.client_app import app  # here, so that Flower reports errors
 
         return app
 

@@ -1,4 +1,4 @@
-"""The ServerApp: Flower starts it for a run; it holds the conversation that an algorithm is."""
+"""The ServerApp: Flower starts it for a run, and it runs the algorithm."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from fedkmeans.protocol.journal import Journalled
 log = logging.getLogger(__name__)
 app = ServerApp()
 
-# Where the list of sites with their nodes is, and where runs go that name no folder.
+# The file with the nodes of all sites, and the folder for runs without a folder of their own.
 NODES_VARIABLE, RUNS_VARIABLE = "FEDKMEANS_NODES", "FEDKMEANS_RUNS"
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Fit, write the model, and tell how it went on the way."""
+    """Fit, report the progress, and write the model."""
     settings = from_run_config(context.run_config)
     folder = RunFolder(_place(settings, grid.run.run_id))
     folder.make()
     folder.say("running", run=str(grid.run.run_id), pid=os.getpid())
     try:
         _fit(grid, settings, folder)
-    except (KeyboardInterrupt, SystemExit):  # the latter is how `flwr stop` arrives
+    except (KeyboardInterrupt, SystemExit):  # SystemExit comes from `flwr stop`
         folder.say("stopped", run=str(grid.run.run_id), reason="stopped before there was a model")
         raise
     except FedKMeansError as error:
@@ -52,7 +52,7 @@ def _say_failed(folder: RunFolder, grid: Grid, reason: str) -> None:
     try:
         folder.say("failed", run=str(grid.run.run_id), reason=reason)
     except (FedKMeansError, OSError) as error:
-        # On a full disk. Flower hears of the exception too, and who watches the run asks Flower.
+        # The disk is full. Flower also reports the exception to `federation run`.
         log.error("%s (how the run stands cannot be written either: %s)", reason, error)
 
 
@@ -60,8 +60,7 @@ def _about_disk(folder: RunFolder, error: OSError) -> str:
     where = error.filename or folder.path
     return (
         f"Cannot write to {str(where)!r}: {error.strerror or error}. Make room on the disk, or look "
-        "after it, "
-        "and go on with --resume: what the sites answered is kept."
+        "after it, and go on with --resume: what the sites answered is kept."
     )
 
 
@@ -88,7 +87,7 @@ def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
 
 
 def _only_new(folder: RunFolder, observe: Observer) -> Observer:
-    """Leave out rounds that were reported before a run was resumed, and are replayed now."""
+    """Skip rounds that were reported before the run was resumed."""
     told = {(line["restart"], line["round"]) for line in folder.progress()}
 
     def observe_new(state: State, info: RoundInfo) -> None:
@@ -99,7 +98,7 @@ def _only_new(folder: RunFolder, observe: Observer) -> Observer:
 
 
 def _federation(grid: Grid, settings: RunSettings) -> Flower:
-    """The sites that the server has a list of, else whoever is connected."""
+    """Return the sites of the server's list, or all connected sites if there is no list."""
     path = os.environ.get(NODES_VARIABLE)
     if not path:
         return Flower.meet(grid, settings.min_sites, settings.waiting)

@@ -1,4 +1,4 @@
-"""Sites in Flower's own simulation, or at nodes that were never joined: one file of a folder each."""
+"""Sites in Flower's simulation: each reads one file of a folder."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ DATA_KEY, PARTITION_KEY = "data", "partition-id"
 
 
 def simulated_site(context: Context) -> Site:
-    """Return the site of a node that has no folder of its own.
+    """Return the site of a node without a site folder.
 
-    Its number (``partition-id`` of the node's configuration) chooses a file of the folder ``data`` of
-    the run's configuration.
+    The number ``partition-id`` of the node's configuration selects a file of the folder ``data`` of the
+    run's configuration.
     """
     data, number = context.run_config.get(DATA_KEY), context.node_config.get(PARTITION_KEY)
     if not data or not isinstance(number, int):
         raise ParameterError(
             "This node has no data. Start it with: fedkmeans site join, or in a simulation give a "
-            "folder with "
-            "one file a client, --run-config 'data=\"FOLDER\"'."
+            "folder with one file per client, --run-config 'data=\"FOLDER\"'."
         )
-    # Here, as a site with rows of its own should not have to load all that reads files.
+    # Imported here, so that a site with its own rows does not load the readers of files.
     from fedkmeans.data import read_clients
     from fedkmeans.data.clients import data_files
 

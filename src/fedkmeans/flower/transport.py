@@ -1,9 +1,8 @@
-"""Sites at other organisations, asked through Flower: its SuperLink passes queries and replies on.
+"""A federation of sites at other organisations; Flower's SuperLink passes queries and replies on.
 
-Each exchange pushes one message a site and pulls replies until all have come or the time is up. A reply
-that comes after that is never pulled, so it cannot be taken for an answer to something else; nor can one
-that is sent twice, since a reply must name the exchange it belongs to. A reply that is not what was asked
-for counts as silence, and the log says why.
+Each exchange pushes one message per site and pulls replies until all have arrived or the time is up. Later
+replies are never pulled, and a reply must name its exchange. So no late or repeated reply is taken for an
+answer to another query. A reply that does not fit its query does not count, and the log says why.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ from fedkmeans.protocol.validation import check_reply
 
 log = logging.getLogger(__name__)
 
-# A message lives a little longer than we wait for its reply, as clocks differ.
+# A message lives a little longer than the timeout, because clocks differ.
 _SLACK_S = 60.0
-# A call of the SuperLink takes no longer while it is up.
+# The longest usual time of a call of the SuperLink.
 _USUAL_S = 5.0
-# Characters of what a site says about itself that are passed on.
+# Maximum length of texts from a site in messages.
 _LONGEST, _LONGEST_NAME = 300, 200
-# What Flower raises for a reply that no honest node would have sent; not what it raises for the network.
+# Errors that Flower raises for an invalid reply, but not for a network failure.
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError, DecodeError)
-# Pause before sites are looked for again.
+# Pause between two checks for connected sites.
 _LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitPolicy:
-    """How long to wait for whom.
+    """How long to wait for replies, and for how many.
 
     Attributes
     ----------
     timeout : float
         Seconds that an exchange waits for replies.
     min_answers : int
-        Replies that an exchange must have; until then, whoever is missing is asked again.
+        Replies that an exchange needs; until then, the missing sites are asked again.
     wait : float
         Seconds after which an exchange with fewer replies ends the run.
     cool_down : float
-        Seconds for which a site that let the time run out is not asked. Flower takes up to a minute to
-        notice that a site is gone.
+        Seconds during which a site that timed out is not asked. Flower takes up to a minute to notice that
+        a site is gone.
     poll : float
-        Seconds between two looks for replies.
+        Seconds between two checks for replies.
     """
 
     timeout: float = 600.0
@@ -84,61 +83,62 @@ class Flower:
     grid : flwr.serverapp.Grid
         Of the ServerApp.
     nodes : dict
-        Flower's number of the node of each site, by the site's name. A site whose node is not connected
-        stays a member and is silent; it is asked again once it is back.
-    patience : Patience
+        Flower's node id of each site. A site whose node is not connected remains a member, and is asked
+        again when it is back.
+    wait_policy : WaitPolicy or None
 
     Attributes
     ----------
     silent : dict
-        Who of those asked in the latest exchange gave no answer, and why.
+        Sites that did not answer in the latest exchange, with the reason.
     """
 
-    def __init__(self, grid: Grid, nodes: Mapping[ClientId, int], patience: WaitPolicy | None = None) -> None:
+    def __init__(
+        self, grid: Grid, nodes: Mapping[ClientId, int], wait_policy: WaitPolicy | None = None
+    ) -> None:
         if not nodes:
             raise FederationError(
                 "A federation needs at least one site. Register the keys of the sites first."
             )
         self.grid = grid
         self.nodes = dict(nodes)
-        self.patience = patience or WaitPolicy()
+        self.wait_policy = wait_policy or WaitPolicy()
         self.silent: dict[ClientId, str] = {}
         self._cool_until: dict[ClientId, float] = {}
         self._n_features: int | None = None
         self._one_by_one = False
 
     @classmethod
-    def meet(cls, grid: Grid, min_sites: int, patience: WaitPolicy | None = None) -> Flower:
-        """Make a federation of the sites that are connected, each under the name that it gives itself.
+    def meet(cls, grid: Grid, min_sites: int, wait_policy: WaitPolicy | None = None) -> Flower:
+        """Return a federation of all connected sites, each under the name that it reports.
 
-        For simulations and trials: a site could give itself another's name. Where sites have keys, the
-        server knows whose node is whose.
+        Use it for simulations and tests only: a site could report the name of another. If sites have keys,
+        the server knows the node of each site.
         """
-        patience = patience or WaitPolicy()
-        give_up = time.monotonic() + patience.wait
+        wait_policy = wait_policy or WaitPolicy()
+        give_up = time.monotonic() + wait_policy.wait
         while len(nodes := sorted(grid.get_node_ids())) < min_sites:
             if time.monotonic() >= give_up:
                 raise FederationError(
-                    f"{len(nodes)} site(s) are connected and {min_sites} must be, after {patience.wait:g} s. "
-                    "Start the sites, or ask for fewer (min-sites)."
+                    f"{len(nodes)} site(s) are connected and {min_sites} must be, after "
+                    f"{wait_policy.wait:g} s. Start the sites, or ask for fewer (min-sites)."
                 )
             time.sleep(_LOOK_S)
-        strangers = cls(grid, {str(node): node for node in nodes}, patience)
+        strangers = cls(grid, {str(node): node for node in nodes}, wait_policy)
         named = strangers._ask_for_names()
         if len(named) < min_sites:
             raise FederationError(
                 f"{len(named)} site(s) said their name and {min_sites} must. Look at the logs of the "
-                "others, or ask "
-                "for fewer (min-sites)."
+                "others, or ask for fewer (min-sites)."
             )
-        return cls(grid, named, patience)
+        return cls(grid, named, wait_policy)
 
     def _ask_for_names(self) -> dict[ClientId, int]:
-        """The names that sites give themselves."""
+        """Return the nodes by the names that sites report."""
         named: dict[ClientId, int] = {}
         exchange = new_id()
         waiting = self._push(Describe(), exchange, self.clients, anonymous=True)
-        until = time.monotonic() + self.patience.timeout
+        until = time.monotonic() + self.wait_policy.timeout
         while waiting and time.monotonic() < until:
             for message in self._pull(waiting):
                 node = waiting.pop(message.metadata.reply_to_message_id, None)
@@ -152,20 +152,20 @@ class Flower:
                 if name in named:
                     raise FederationError(f"Two sites are called {name!r}. Give each a name of its own.")
                 named[name] = self.nodes[node]
-            time.sleep(self.patience.poll)
+            time.sleep(self.wait_policy.poll)
         return named
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Names of all sites, sorted, whether they are connected or not."""
+        """Names of all sites, sorted, including sites that are not connected."""
         return tuple(sorted(self.nodes))
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
-        """Send a query to some sites; those that do not answer in time are asked again only if it must be."""
-        needed = min(self.patience.min_answers, len(clients))
+        """Send a query to some sites; missing sites are asked again only if there are too few replies."""
+        needed = min(self.wait_policy.min_answers, len(clients))
         replies: dict[ClientId, Reply] = {}
         self.silent = {}
-        give_up = time.monotonic() + self.patience.wait
+        give_up = time.monotonic() + self.wait_policy.wait
         while True:
             missing = [client for client in clients if client not in replies]
             replies |= self._exchange(query, self._reachable(missing))
@@ -180,11 +180,11 @@ class Flower:
         return {client: replies[client] for client in sorted(replies)}
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
-        """Send a query to some sites and add their replies up."""
+        """Send a query to some sites and return the sum of their replies."""
         return add_up(self.ask(query, clients))
 
     def _reachable(self, clients: Iterable[ClientId]) -> list[ClientId]:
-        """Those whose node is connected and who did not let us wait just now."""
+        """Return the sites that are connected and did not time out recently."""
         connected, now = set(self.grid.get_node_ids()), time.monotonic()
         reachable = []
         for client in clients:
@@ -201,22 +201,22 @@ class Flower:
         waiting = self._push(query, exchange, clients)
         replies: dict[ClientId, Reply] = {}
         self._one_by_one = False
-        until = time.monotonic() + self.patience.timeout
+        until = time.monotonic() + self.wait_policy.timeout
         while waiting and time.monotonic() < until:
             before = time.monotonic()
             found = self._pull(waiting)
-            # Flower waits without end for a SuperLink that is down; that is not the sites' fault.
+            # Flower waits until a SuperLink that is down is back; this time does not count as a timeout.
             until += max(0.0, time.monotonic() - before - _USUAL_S)
             for message in found:
                 client = waiting.pop(message.metadata.reply_to_message_id, None)
-                if client is None:  # not what was asked for
+                if client is None:  # a reply to another message
                     continue
                 if message.has_error() and message.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
-                    # Lost on its way, for instance when the SuperLink was started anew.
+                    # The message was lost, for instance because the SuperLink restarted.
                     waiting |= self._push(query, exchange, [client])
                     continue
                 if message.has_error() and message.error.code == ErrorCode.NODE_UNAVAILABLE:
-                    self._note(client, "not connected")  # gone for a minute, which Flower notices only now
+                    self._note(client, "not connected")  # Flower notices this only after a minute
                     continue
                 try:
                     replies[client] = self._read(message, query, exchange, client)
@@ -224,17 +224,17 @@ class Flower:
                 except WireError as error:
                     self._note(client, f"its reply is refused: {error}")
             if waiting:
-                time.sleep(self.patience.poll)
+                time.sleep(self.wait_policy.poll)
         for client in waiting.values():
-            self._cool_until[client] = time.monotonic() + self.patience.cool_down
-            self._note(client, f"no answer within {self.patience.timeout:g} s")
+            self._cool_until[client] = time.monotonic() + self.wait_policy.cool_down
+            self._note(client, f"no answer within {self.wait_policy.timeout:g} s")
         return replies
 
     def _push(
         self, query: Query, exchange: str, clients: Sequence[ClientId], anonymous: bool = False
     ) -> dict[str, ClientId]:
-        """Send, and return who is asked in which message; `anonymous` names nobody in it."""
-        ttl = self.patience.timeout + _SLACK_S
+        """Send a query and return the site of each message; `anonymous` leaves out the site's name."""
+        ttl = self.wait_policy.timeout + _SLACK_S
         messages = [
             Message(
                 write_content(encode(query.for_client(client)), exchange, "" if anonymous else client),
@@ -254,12 +254,12 @@ class Flower:
         return waiting
 
     def _pull(self, waiting: dict[str, ClientId]) -> list[Message]:
-        """Replies that have come; what Flower itself cannot read is given up, and hurts nobody else."""
+        """Return the replies that have arrived, without those that Flower itself cannot read."""
         try:
             if not self._one_by_one:
                 return list(self.grid.pull_messages(list(waiting)))
         except _UNREADABLE as error:
-            # What was pulled along with it is gone and asked for again; it must not be lost again.
+            # Replies that were pulled together with it are lost and requested again, now one by one.
             self._one_by_one = True
             log.warning("A reply cannot be read (%s); replies are looked at one by one.", brief(str(error)))
         found: list[Message] = []
@@ -292,7 +292,7 @@ class Flower:
     def _too_few(self, found: int, needed: int) -> str:
         reasons = [f"{client}: {reason}" for client, reason in sorted(self.silent.items())]
         return (
-            f"{found} site(s) answered and {needed} must, after {self.patience.wait:g} s; "
+            f"{found} site(s) answered and {needed} must, after {self.wait_policy.wait:g} s; "
             f"{some_of(reasons)}. "
             "Bring the sites back and resume the run, or ask for fewer answers (min-answers)."
         )

@@ -1,1 +1,1 @@
-"""A federation on disk: folders, keys, services and the gate."""
+"""Folders, keys and processes of the server and the sites of a federation."""

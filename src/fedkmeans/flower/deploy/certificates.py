@@ -1,8 +1,8 @@
-"""Keys and certificates of a federation: an authority of its own, the server's certificate, the sites' keys.
+"""Keys and certificates of a federation: its own authority, the server's certificate, the sites' keys.
 
-Sites know the server by a certificate that the federation's own authority signed; the server knows a site
-by its public key. Nobody else's authority is trusted and no password is needed. All keys are on the curve
-P-384, which is what Flower takes for its nodes.
+Sites recognize the server by a certificate that the federation's own authority signs. The server recognizes
+a site by its public key. No other authority is trusted, and no password is needed. All keys are on the curve
+P-384, which Flower requires for its nodes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fedkmeans.errors import ParameterError
 
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 365
-# Clocks differ; a certificate is good from a little before it was made.
+# Clocks differ, so a certificate is valid from a little before it was created.
 _BEFORE = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """A private key and the certificate of its public one, both in PEM; not to be printed."""
+    """A private key and the certificate of its public key, both in PEM."""
 
     key: bytes
     certificate: bytes
@@ -37,7 +37,7 @@ class Certified:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Draw a private key."""
+    """Return a new private key."""
     return ec.generate_private_key(ec.SECP384R1())
 
 
@@ -61,7 +61,7 @@ def site_public(key: ec.EllipticCurvePublicKey) -> bytes:
 
 
 def read_site_public(data: bytes, where: str) -> bytes:
-    """Check that data is a site's public key as `site_public` writes it; raise if not."""
+    """Return a site's public key as `site_public` writes it; raise if data is none."""
     try:
         key = serialization.load_ssh_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -101,7 +101,7 @@ def check_certificate(data: bytes, where: str) -> None:
 
 
 def new_authority(name: str) -> Certified:
-    """Make the authority of a federation."""
+    """Return the key and certificate of a new authority."""
     key, subject = new_key(), _name(f"{name} authority")
     certificate = (
         _builder(subject, subject, key.public_key(), AUTHORITY_DAYS)
@@ -114,7 +114,7 @@ def new_authority(name: str) -> Certified:
 
 
 def new_server(authority: Certified, hosts: Sequence[str], days: float = SERVER_DAYS) -> Certified:
-    """Make a server's key and certificate, good for these host names and addresses."""
+    """Return a new key and certificate of a server, valid for these host names and addresses."""
     issuer_key = serialization.load_pem_private_key(authority.key, password=None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
     issuer = x509.load_pem_x509_certificate(authority.certificate)
@@ -135,7 +135,7 @@ def new_server(authority: Certified, hosts: Sequence[str], days: float = SERVER_
 
 
 def days_left(certificate: bytes) -> float:
-    """For how many days a certificate is still good; negative once it has expired."""
+    """Return for how many days a certificate is still valid; negative once it has expired."""
     until = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
     return (until - dt.datetime.now(dt.UTC)) / dt.timedelta(days=1)
 

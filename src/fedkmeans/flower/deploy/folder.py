@@ -1,16 +1,16 @@
-"""The server's side of a federation on disk, as ``fedkmeans federation new`` makes it.
+"""The folder of a federation at the server, as ``fedkmeans federation new`` creates it.
 
 ::
 
-    federation.toml         who and where; may be edited
+    federation.toml         name, host, ports, sites; may be edited
     authority.crt           public: in every join file
     private/                authority.key, server.key, server.crt, executor.secret; mode 0700
     keys/SITE.pub           the sites' public keys
-    join/SITE.toml          one a site, to be handed over and deleted: the only copy of its private key
+    join/SITE.toml          one per site, to be sent and deleted: the only copy of its private key
     app/                    the Flower app, two lines that name this package
-    state/                  SuperLink's database, which node is whose, Flower's configuration
-    logs/                   one file a program
-    runs/NAME/              one folder a run
+    state/                  SuperLink's database, the nodes of the sites, Flower's configuration
+    logs/                   one file per program
+    runs/NAME/              one folder per run
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fedkmeans.flower.deploy.settings import RunSettings, to_run_config
 from fedkmeans.flower.deploy.toml import to_toml
 
 SETTINGS_FILE = "federation.toml"
-# The SuperLink under this name in Flower's configuration.
+# Name of the SuperLink in Flower's configuration.
 CONNECTION = "fedkmeans"
 LOOPBACK = "127.0.0.1"
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
@@ -45,7 +45,7 @@ _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class FederationDetails:
-    """What a federation is, as ``federation.toml`` says.
+    """The content of ``federation.toml``.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class FederationDetails:
     host : str
         Name or address by which sites reach the server.
     port : int
-        Where sites connect; the only one that must be open to them.
+        The port for sites, and the only one that must be open to them.
     internal_port : int
-        Where the SuperLink listens, to this machine only.
+        The port of the SuperLink, open to this machine only.
     sites, columns : tuple of str
     """
 
@@ -90,7 +90,7 @@ class FederationDetails:
 
 
 def check_site_name(name: str) -> None:
-    """Refuse a name that could not be that of a file on every system."""
+    """Refuse a name that is not a valid file name on every system."""
     if not _SITE_NAME.fullmatch(name):
         raise ParameterError(
             f"site {name!r} cannot be called so; use up to 63 letters, digits, dots, dashes and underscores, "
@@ -109,12 +109,12 @@ class FederationFolder:
 
     @property
     def database(self) -> Path:
-        """What the SuperLink must not forget when it is started anew."""
+        """Database of the SuperLink, which it needs after a restart."""
         return self / "state" / "superlink.db"
 
     @property
     def nodes_file(self) -> Path:
-        """Which of Flower's nodes is which site's."""
+        """File with the Flower node of each site."""
         return self / "state" / "nodes.json"
 
     @property
@@ -138,8 +138,7 @@ class FederationFolder:
         except OSError as error:
             raise ParameterError(
                 f"{str(self.path)!r} is no folder of a federation ({error.strerror}: "
-                f"{SETTINGS_FILE}); make one "
-                "with: fedkmeans federation new DIR"
+                f"{SETTINGS_FILE}); make one with: fedkmeans federation new DIR"
             ) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ParameterError(f"{str(path)!r} is not TOML: {error}; correct it") from None
@@ -147,7 +146,7 @@ class FederationFolder:
             raise ParameterError(f"{str(path)!r} lacks or has a wrong entry: {error}; correct it") from None
 
     def nodes(self) -> dict[str, int]:
-        """Flower's number of each site's node; empty before they were registered."""
+        """Return the node id of each site; empty if no site is registered yet."""
         try:
             found: dict[str, str] = json.loads(self.nodes_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -155,7 +154,7 @@ class FederationFolder:
         return {name: int(node) for name, node in found.items()}
 
     def keep_nodes(self, nodes: Mapping[str, int]) -> None:
-        """Write which node is whose; as texts, since JSON elsewhere may round such numbers."""
+        """Write the node id of each site, as text, because other readers of JSON may round large numbers."""
         with atomic_path(self.nodes_file) as temporary:
             temporary.write_text(json.dumps({name: str(nodes[name]) for name in sorted(nodes)}, indent=2))
 
@@ -163,15 +162,15 @@ class FederationFolder:
 def new_federation(
     path: Path, federation: FederationDetails, public_keys: Mapping[str, bytes] | None = None
 ) -> FederationFolder:
-    """Make the folder of a federation, whole or not at all.
+    """Create the folder of a federation atomically.
 
     Parameters
     ----------
     path : pathlib.Path
         A new folder.
-    federation : Federation
+    federation : FederationDetails
     public_keys : dict or None
-        Keys of sites that made their own pair and keep the private one; others get one in their join file.
+        Keys of sites that created their own pair; the others get a private key in their join file.
     """
     public_keys = public_keys or {}
     unknown = sorted(set(public_keys) - set(federation.sites))
@@ -204,7 +203,7 @@ def write_settings(folder: Path, federation: FederationDetails) -> None:
 def write_site(
     folder: Path, federation: FederationDetails, site: str, authority: bytes, public_key: bytes | None
 ) -> None:
-    """Write a site's public key and its join file; without a key of its own it gets one in that file."""
+    """Write a site's public key and its join file, with a new private key if no public key is given."""
     private = ""
     if public_key is None:
         key = certificates.new_key()
@@ -216,7 +215,7 @@ def write_site(
 
 
 def renew_server(folder: FederationFolder, days: float = certificates.SERVER_DAYS) -> None:
-    """Make a new certificate for the server; the sites need not do anything."""
+    """Create a new certificate for the server; the sites need not do anything."""
     federation = folder.read()
     authority = Certified(
         (folder / "private/authority.key").read_bytes(), (folder / "authority.crt").read_bytes()
@@ -225,7 +224,7 @@ def renew_server(folder: FederationFolder, days: float = certificates.SERVER_DAY
 
 
 def join_file(federation: FederationDetails, site: str, authority: bytes, private_key: str) -> JoinFile:
-    """What a site of this federation is given."""
+    """Return the join file of a site."""
     return JoinFile(
         federation=federation.name,
         site=site,
@@ -237,7 +236,7 @@ def join_file(federation: FederationDetails, site: str, authority: bytes, privat
 
 
 def app_project() -> str:
-    """The Flower app: the names of what is installed, and every setting that a run may change."""
+    """Return the Flower app: the names of the installed apps, and every setting that a run may change."""
     config = to_run_config(RunSettings(n_clusters=8))
     return (
         to_toml_section("project", {"name": "fedkmeans-app", "version": __version__, "license": "Apache-2.0"})
@@ -251,7 +250,7 @@ def app_project() -> str:
 
 
 def to_toml_section(title: str, table: Mapping[str, Any]) -> str:
-    """Write a section of a TOML file."""
+    """Return a section of a TOML file."""
     return f"[{title}]\n{to_toml(table)}\n"
 
 
@@ -282,7 +281,7 @@ def _write_server(
 
 
 def _write(path: Path, content: bytes | str) -> None:
-    """Write a file that only its owner may read."""
+    """Write a file that only its owner can read."""
     data = content.encode() if isinstance(content, str) else content
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     path.chmod(0o600)  # it may have been there before

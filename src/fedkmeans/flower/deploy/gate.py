@@ -1,9 +1,9 @@
-"""The gate: the only door that sites see. It speaks TLS and passes on what a site needs, and nothing else.
+"""The gate: the public port of a federation. It uses TLS and passes on only the requests that sites need.
 
 Flower's SuperLink serves three interfaces on one port: one for sites, one for its own executor, and one
-that starts runs and registers keys, which asks for no proof of who is asking. The SuperLink therefore
-listens to this machine only, and the gate stands before it. Paths are compared as they come, letter by
-letter, so no way of writing another one leads past it.
+that starts runs and registers keys without authentication. The SuperLink therefore listens to this machine
+only, and sites connect to the gate. The gate compares raw paths exactly, so no other spelling of a path
+passes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 log = logging.getLogger(__name__)
 
-# What a site with a registered key does. Registering nodes is not among it: keys are registered here.
+# Requests of a site with a registered key. Registering keys is not one of them: the server does this.
 PASSED = frozenset(
     f"/v1/fleet/{step}".encode()
     for step in (
@@ -39,9 +39,9 @@ PASSED = frozenset(
     )
 )
 _PUSH = b"/v1/fleet/push-messages"
-# Headers that belong to one connection, and the name of the host that was asked.
+# Headers of a single connection, and the host name of the request.
 _OWN = frozenset(b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade host".split())
-# Flower sends what is larger in pieces of 5 MiB.
+# Flower splits larger objects into pieces of 5 MiB.
 MAX_BODY = 16 * 2**20
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
@@ -57,7 +57,7 @@ class Gate:
     superlink : str
         Its address, ``https://HOST:PORT``.
     authority : str
-        File with the certificate that the SuperLink's must be signed by.
+        File with the certificate of the authority that signs the SuperLink's certificate.
     """
 
     def __init__(self, superlink: str, authority: str) -> None:
@@ -65,13 +65,13 @@ class Gate:
         self._client = httpx.AsyncClient(
             base_url=superlink,
             verify=context,
-            trust_env=False,  # no proxy of the environment may come between
+            trust_env=False,  # ignore proxies in the environment
             timeout=_TIMEOUT,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
         )
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Deal with one request, or with the beginning and end of the server."""
+        """Handle one request, or the start and end of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -86,9 +86,9 @@ class Gate:
     async def _pass(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         path: bytes = scope.get("raw_path", b"")
         if scope["method"] != "POST" or path not in PASSED or scope.get("query_string"):
-            if (scope["method"], path) != ("HEAD", b"/"):  # so a site asks for the time before it joins
+            if (scope["method"], path) != ("HEAD", b"/"):  # a site asks for the time before it joins
                 log.warning("refused %s %r from %s", scope["method"], path[:200], scope.get("client"))
-            # Not "forbidden", which Flower takes for something else.
+            # Not 403, which has another meaning for Flower.
             return await _answer(send, 404, b"not found")
         headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _OWN]
         body = await _body(receive)
@@ -100,7 +100,7 @@ class Gate:
         request = self._client.build_request("POST", path.decode("ascii"), headers=headers, content=body)
         try:
             response = await self._client.send(request, stream=True)
-            content = b"".join([part async for part in response.aiter_raw()])  # not what it unpacks to
+            content = b"".join([part async for part in response.aiter_raw()])  # without decompression
             await response.aclose()
         except httpx.TransportError as error:
             log.warning("the SuperLink does not answer: %r", error)
@@ -111,9 +111,9 @@ class Gate:
 
 
 def speaks_for_itself(body: bytes) -> bool:
-    """Whether messages that a node pushes are all replies, and its own.
+    """Return whether all messages that a node pushes are replies in its own name.
 
-    Flower looks at who signs the request, but not at whose the messages in it are: a node could answer for
+    Flower checks who signs the request, but not the sender of the messages in it: a node could answer for
     another one, or send it a query in the server's name.
     """
     request = PushMessagesRequest()
@@ -126,7 +126,7 @@ def speaks_for_itself(body: bytes) -> bool:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The whole body of a request; None if it is too large."""
+    """Return the body of a request, or None if it is too large."""
     body = bytearray()
     more = True
     while more:
@@ -142,7 +142,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 async def _answer(send: Send, status: int, text: bytes) -> None:
     length = str(len(text)).encode()
-    # Sites compare clocks; what the web server would tell is seconds old.
+    # Sites compare clocks, and the date header of the web server is seconds old.
     now = formatdate(usegmt=True).encode()
     headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"date", now)]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -150,7 +150,7 @@ async def _answer(send: Send, status: int, text: bytes) -> None:
 
 
 def main() -> None:
-    """Stand at a port until the process is ended."""
+    """Run the gate until the process ends."""
     parser = argparse.ArgumentParser(description="Pass what sites need on to a SuperLink.")
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", type=int, required=True)

@@ -1,4 +1,4 @@
-"""A join file: all that a site needs to know and to have, and a secret: its private key is in it."""
+"""Join files: the server's address and certificate and, usually, the site's private key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class JoinFile:
-    """What a site is given.
+    """The content of a join file.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class JoinFile:
     server : str
         Host and port.
     columns : tuple of str
-        Columns that all sites have agreed on, in this order; empty if they have not.
+        Columns of all sites, in this order; empty if the federation does not define them.
     authority : str
-        The certificate, in PEM, that the server's must be signed by.
+        Certificate, in PEM, of the authority that signs the server's certificate.
     key : str
-        The site's private key; empty if it made one itself, which the server has never seen.
+        The site's private key; empty if the site created its own, which the server never sees.
     """
 
     federation: str
@@ -40,10 +40,10 @@ class JoinFile:
     key: str = field(default="", repr=False)
 
     def write(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return (
-            f"# Join file of site {self.site!r}. It is as secret as a password: hand it over safely, "
-            "and keep\n"
+            f"# Join file of site {self.site!r}. It is as secret as a password: hand it "
+            "over safely, and keep\n"
             "# no copy. To join: fedkmeans site join THIS_FILE --data FILE\n"
             + to_toml(
                 {

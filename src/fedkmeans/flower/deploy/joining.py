@@ -1,4 +1,4 @@
-"""A site's side: keep its rows ready, and keep Flower's SuperNode connected to the server."""
+"""Prepare a site, and keep its SuperNode connected to the server."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from fedkmeans.flower.deploy.site_folder import prepare
 Say = Callable[[str], None]
 
 _LOOK_S, _PAUSE_S = 0.5, 5.0
-# The server forgets a site that vanished after a minute; until then it takes no other in its place.
-_PATIENCE_S = 90.0
-# How far a site's clock may differ from the server's: Flower's own limits.
+# The server needs a minute to forget a site that disappeared; until then it refuses to connect it again.
+_MOST_REFUSED_S = 90.0
+# How far a site's clock may differ from the server's; the limits are Flower's.
 _MOST_AHEAD_S, _MOST_BEHIND_S = 5.0, 305.0
-# What the SuperNode writes when the server refuses its key.
+# The SuperNode logs this if the server refuses its key.
 _REFUSED = "Failed to activate SuperNode"
-# ... and when it goes on living but will never ask the server again; or when a run ended while a message
-# of it came in, after which it sends every reply only when the next message comes.
-_DEAF = re.compile(r"ERROR.*(Client error|Server error|SSL|certificate)|Ignoring message", re.IGNORECASE)
+# The SuperNode logs this if it keeps running but no longer contacts the server, or if a run ended while a
+# message of it arrived. In the second case it sends each reply only with the next message.
+_STUCK = re.compile(r"ERROR.*(Client error|Server error|SSL|certificate)|Ignoring message", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -45,7 +45,7 @@ class Member:
 
     @property
     def authority(self) -> Path:
-        """The certificate by which the server is known."""
+        """The certificate of the authority of the federation."""
         return self.folder / "authority.crt"
 
     @property
@@ -60,7 +60,7 @@ class Member:
 
 
 def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None) -> Member:
-    """Write all that a SuperNode needs into a folder that only its owner can read.
+    """Write everything that a SuperNode needs to a folder that only its owner can read.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None
 
 
 def check_server(member: Member) -> str | None:
-    """Look whether the server can be trusted; returns why a site cannot join yet, if it cannot.
+    """Check the server's identity; returns why the site cannot join yet, or None if it can.
 
     Raises
     ------
     FederationError
-        Somebody answers who is not the server, or whose certificate has expired.
+        Another server answers, or the certificate has expired.
     """
     host, _, port = member.join.server.rpartition(":")
     context = ssl.create_default_context(cafile=str(member.authority))
@@ -113,14 +113,14 @@ def check_server(member: Member) -> str | None:
 
 
 def _about_clock(told: str | None, asked: datetime, answered: datetime) -> str | None:
-    """What is wrong with the clock, if the server would refuse every request for it, and not say why.
+    """Return what is wrong with the clock if the server would refuse all requests because of it.
 
-    The server looked at its clock between `asked` and `answered`, and told it in whole seconds.
+    The server read its clock between `asked` and `answered`, and reported it in whole seconds.
     """
     try:
         if told is None or (server := parsedate_to_datetime(told)).tzinfo is None:
             return None
-    except ValueError:  # of a proxy that has its own way to tell it; what follows will show
+    except ValueError:  # a proxy with another format; skip the check
         return None
     ahead = (asked - server).total_seconds() - 1
     behind = (server - answered).total_seconds()
@@ -145,7 +145,7 @@ def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
 
 
 def stay_connected(member: Member, say: Say, port: int) -> None:
-    """Run the SuperNode until this process is interrupted; it is started again when it ends or goes deaf."""
+    """Run the SuperNode until this process is interrupted; restart it if it ends or stops receiving."""
     program = services.supernode(
         member.join.server, member.authority, member.key, member.folder, member.home, port
     )
@@ -162,7 +162,7 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
             refused_since = None
         elif refused_since is None:
             refused_since = time.monotonic()
-        elif time.monotonic() - refused_since > _PATIENCE_S:
+        elif time.monotonic() - refused_since > _MOST_REFUSED_S:
             raise FederationError(
                 f"The server refuses the key of {member.join.site!r}: it does not know it, or the same site "
                 "is connected from elsewhere. Ask who runs the federation."
@@ -175,13 +175,13 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
 
 
 def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) -> str:
-    """Follow a SuperNode's log until it ends or goes deaf; returns why."""
+    """Follow a SuperNode's log until the SuperNode ends or stops receiving; returns the reason."""
     n_answers, connected, refused, rest = 0, False, False, b""
     with log.open("rb") as file:
         file.seek(start)
         while True:
             ended = process.poll() is not None
-            # What comes after the last end of a line is looked at when the line is whole.
+            # Keep an incomplete last line for the next time.
             lines, end, rest = (rest + file.read()).rpartition(b"\n")
             text = (lines + end + (rest if ended else b"")).decode(errors="replace")
             text = _COLOUR.sub("", text)
@@ -192,10 +192,10 @@ def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) ->
             if answered:
                 n_answers += answered
                 say(f"Answered {n_answers} question(s).")
-            deaf = _DEAF.search(text) if connected else None
-            if deaf is not None:
-                return deaf.group(0)[:200]
-            # It goes on writing for a while after that.
+            stuck = _STUCK.search(text) if connected else None
+            if stuck is not None:
+                return stuck.group(0)[:200]
+            # The SuperNode logs more lines after that.
             refused = refused or _REFUSED in text
             if ended:
                 return _REFUSED if refused else services.last_line(log)

@@ -1,4 +1,4 @@
-"""Sites that come later, and sites that go."""
+"""Add sites to a federation and remove them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, write_s
 def add_sites(
     folder: FederationFolder, sites: Sequence[str], public_keys: Mapping[str, bytes] | None = None
 ) -> bool:
-    """Make join files for more sites; returns whether the server knows them already.
+    """Create join files for more sites; returns whether the server already knows the sites.
 
-    It does if it is running, else it will when it is started. Runs that are under way go on without them.
+    A running server knows them immediately, a stopped server when it starts. Current runs continue without
+    them.
 
     Parameters
     ----------
     folder : FederationFolder
     sites : sequence of str
     public_keys : dict or None
-        Of sites that made their own pair of keys.
+        Keys of sites that created their own pair.
     """
     public_keys = public_keys or {}
     federation = folder.read()
     for site in sites:
         if (folder / "keys" / f"{site}.pub").exists():
-            # The same name with another key would be taken for the site that had it before.
+            # A new site must not be mistaken for an earlier site with the same name.
             raise ParameterError(f"there is, or was, a site {site!r}; choose another name")
     for site in set(public_keys) - set(sites):
         raise ParameterError(f"a key is given for {site!r}, which is not being added; name it with --site")
@@ -44,9 +45,9 @@ def add_sites(
 
 
 def remove_site(folder: FederationFolder, site: str) -> None:
-    """Take a site's key back: it is cut off at once and cannot come back with it.
+    """Revoke a site's key: the site is disconnected and cannot return with this key.
 
-    Its public key stays in the folder, so that nobody takes its name.
+    Its public key stays in the folder, so that its name is not used again.
     """
     federation, nodes = folder.read(), folder.nodes()
     if site not in federation.sites:

@@ -1,4 +1,4 @@
-"""What a run leaves on the server's disk: a journal, its progress, the model, and a wish to stop."""
+"""The folder of a run at the server: journal, progress, model, and a request to stop."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _PROGRESS, _STATUS, _STOP = "progress.jsonl", "status.json", "stop"
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run's folder; see the properties for what is in it."""
+    """The folder of a run."""
 
     path: Path
 
     @property
     def journal(self) -> Path:
-        """Every answer of the sites, so that the run can go on where it was."""
+        """All replies of the sites, so that the run can be resumed."""
         return self.path / "journal"
 
     @property
     def model(self) -> Path:
-        """The model, once there is one."""
+        """The model, after the run."""
         return self.path / "model"
 
     def make(self) -> None:
-        """Make the folder, readable by its owner alone: a journal holds what each site sent."""
+        """Create the folder, readable only by its owner: the journal contains the replies of each site."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / _STOP).unlink(missing_ok=True)
 
     def say(self, status: str, **details: Any) -> None:
-        """Write how the run stands: "running", "finished", "interrupted" or "failed"."""
+        """Write the status of the run: "running", "finished", "interrupted" or "failed"."""
         with atomic_path(self.path / _STATUS) as temporary:
             temporary.write_text(json.dumps({"status": status, **details}, indent=2) + "\n", encoding="utf-8")
 
     def status(self) -> dict[str, Any]:
-        """How the run stands; an empty dict if it has not begun."""
+        """Return the status of the run; an empty dict if it has not started."""
         try:
             found: dict[str, Any] = json.loads((self.path / _STATUS).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -51,22 +51,22 @@ class RunFolder:
         return found
 
     def ask_to_stop(self) -> None:
-        """Wish that the run ends after its next round, with the best it has."""
+        """Request that the run ends after its next round, with the best result so far."""
         (self.path / _STOP).touch()
 
     @property
     def should_stop(self) -> bool:
-        """Whether somebody wishes so."""
+        """Whether this was requested."""
         return (self.path / _STOP).exists()
 
     def reporter(self, max_rounds: int | None, silent: Callable[[], dict[str, str]]) -> Callable[..., None]:
-        """Return an observer that writes a line a round, and stops the run if that is wished for.
+        """Return an observer that writes one line per round, and stops the run on request.
 
         Parameters
         ----------
         max_rounds : int or None
         silent : callable
-            Who gave no answer in the latest exchange, and why.
+            Returns the sites that did not answer in the latest exchange, with the reason.
         """
         self._end_line()
 
@@ -89,14 +89,14 @@ class RunFolder:
         return observe
 
     def _end_line(self) -> None:
-        """End a line that was being written when the run broke off, so that the next one begins anew."""
+        """Complete a line that was interrupted, so that the next one starts on a new line."""
         path = self.path / _PROGRESS
         if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
             with path.open("ab") as file:
                 file.write(b"\n")
 
     def progress(self) -> Iterator[dict[str, Any]]:
-        """Lines so far; one that is being written is left for the next time, a torn one for good."""
+        """Yield the lines so far, without incomplete and damaged ones."""
         path = self.path / _PROGRESS
         if not path.exists():
             return

@@ -1,4 +1,4 @@
-"""Flower's own programs, with the options that a federation needs: how they are called, started and ended."""
+"""Flower's own programs: call, start and stop them with the options that a federation needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
 
 _START_S, _END_S, _CALL_S = 60.0, 15.0, 120.0
-# Flower looks for work this often; by default every few seconds.
+# How often Flower looks for work, in seconds; by default every few seconds.
 _POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -34,22 +34,22 @@ _QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Found before it is needed: little may be done between the start of a process and that of its program.
+# Loaded here, because little may be done between fork and exec.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program and what it is called with.
+    """A program with its arguments and environment.
 
     Attributes
     ----------
     name : str
-        Of its log.
+        Name of its log.
     command : tuple of str
     environment : dict
-        Beside what this process has.
+        Variables in addition to those of this process.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(self, logs: Path) -> subprocess.Popen[bytes]:
-        """Start it, with a log of its own; signals to this process do not reach it.
+        """Start it with its own log; signals to this process do not reach it.
 
-        On Linux it is told to end when this process ends, in whatever way. Else programs whose supervisor
-        was killed would go on, and hold the ports that the next one needs.
+        On Linux it receives SIGTERM when this process ends, in whatever way. Otherwise programs of a killed
+        supervisor would keep running and block the ports that the next one needs.
         """
         with (logs / f"{self.name}.log").open("ab") as log:
             return subprocess.Popen(
@@ -70,24 +70,24 @@ class Program:
                 stderr=log,
                 env={**os.environ, "PATH": search_path(), **self.environment},
                 start_new_session=True,
-                umask=0o077,  # databases and caches are nobody else's business
+                umask=0o077,  # databases and caches are private
                 preexec_fn=_end_with_parent if _LIBC is not None else None,
             )
 
 
 def _end_with_parent() -> None:
-    """Let this process be told to end when the one that started it ends, in whatever way."""
+    """Send SIGTERM to this process when its parent ends, in whatever way."""
     assert _LIBC is not None
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def search_path() -> str:
-    """Where programs are looked for: Flower's own start others, which stand beside Python."""
+    """Return the search path with Python's folder: Flower's programs start others from there."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def program(name: str) -> str:
-    """Path of one of Flower's programs, which stand beside Python."""
+    """Return the path of one of Flower's programs, which are in Python's folder."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -98,12 +98,12 @@ def program(name: str) -> str:
 
 
 def address(federation: FederationDetails) -> str:
-    """Where the SuperLink listens, to this machine only."""
+    """Return the address of the SuperLink, on this machine only."""
     return f"{LOOPBACK}:{federation.internal_port}"
 
 
 def superlink(folder: FederationFolder) -> Program:
-    """The SuperLink: keeps its state in a database, and leaves apps to the executor."""
+    """Return the SuperLink, which keeps its state in a database and leaves apps to the executor."""
     command = (
         program("flower-superlink"),
         *("--host", LOOPBACK, "--port", str(folder.read().internal_port)),
@@ -120,7 +120,7 @@ def superlink(folder: FederationFolder) -> Program:
 
 
 def executor(folder: FederationFolder) -> Program:
-    """The executor, which starts our ServerApp when a run begins."""
+    """Return the executor, which starts our ServerApp when a run starts."""
     command = (
         program("flower-superexec"),
         *("--runtime-api-address", address(folder.read())),
@@ -132,7 +132,7 @@ def executor(folder: FederationFolder) -> Program:
 
 
 def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
-    """The gate that sites connect to."""
+    """Return the gate, to which sites connect."""
     federation = folder.read()
     command = (
         *(sys.executable, "-m", "fedkmeans.flower.deploy.gate"),
@@ -144,7 +144,7 @@ def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
 
 
 def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: Path, port: int) -> Program:
-    """A site's SuperNode; what it may start must have been written to its home (`site_programs`)."""
+    """Return a site's SuperNode; the programs that it may start must be in its home (`site_programs`)."""
     command = (
         program("flower-supernode"),
         *("--superlink", server, "--root-certificates", str(authority)),
@@ -157,14 +157,14 @@ def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: 
 
 
 def environment(folder: FederationFolder) -> dict[str, str]:
-    """What Flower's programs on the server find in their environment."""
-    # What goes to this machine goes nowhere else, whatever proxy there is for the rest.
+    """Return the environment of Flower's programs at the server."""
+    # Connections to this machine use no proxy.
     direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
     return {**_QUIET, **_POLL, **direct, "FLWR_HOME": str(folder.flower_home)}
 
 
 def configure(folder: FederationFolder) -> None:
-    """Tell Flower's command line where the SuperLink of this federation is."""
+    """Write the address of the SuperLink to Flower's configuration."""
     connection = {
         "address": address(folder.read()),
         "root-certificates": str((folder / "authority.crt").resolve()),
@@ -176,18 +176,18 @@ def configure(folder: FederationFolder) -> None:
 
 
 def flwr(folder: FederationFolder, *arguments: str) -> dict[str, Any]:
-    """Call Flower's command line about the SuperLink of this federation; see `call_flwr`."""
+    """Call Flower's command line for the SuperLink of this federation; see `call_flwr`."""
     configure(folder)
     return call_flwr(folder.flower_home, *arguments)
 
 
 def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
-    """Call Flower's command line and return its answer in JSON; raises if it says that it failed.
+    """Call Flower's command line and return its answer in JSON; raises if the command failed.
 
     Parameters
     ----------
     home : pathlib.Path
-        Flower's folder, whose ``config.toml`` says where the SuperLink is.
+        Flower's folder, whose ``config.toml`` has the address of the SuperLink.
     *arguments : str
     """
     done = subprocess.run(
@@ -200,7 +200,7 @@ def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
     )
     what = f"`flwr {' '.join(arguments[:2])}`"
     try:
-        # There may be notes before the JSON.
+        # There may be other output before the JSON.
         answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     except ValueError:
         said = (done.stderr or done.stdout).strip()[-500:]
@@ -213,7 +213,7 @@ def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
 
 
 def is_up(folder: FederationFolder) -> bool:
-    """Whether the SuperLink answers."""
+    """Return whether the SuperLink answers."""
     context = ssl.create_default_context(cafile=str(folder / "authority.crt"))
     direct = urllib.request.ProxyHandler({})
     opener = urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
@@ -235,7 +235,7 @@ def wait_until_up(folder: FederationFolder, process: subprocess.Popen[bytes]) ->
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not empty, without colours."""
+    """Return the last line of a log that is not empty, without colours."""
     text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1][-300:] if lines else "(nothing)"
@@ -254,7 +254,7 @@ def register_sites(folder: FederationFolder) -> dict[str, int]:
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End programs as their own documentation says, and by force if they do not."""
+    """Stop programs with SIGTERM, and with SIGKILL if they do not end in time."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

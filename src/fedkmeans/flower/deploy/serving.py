@@ -1,4 +1,4 @@
-"""The server of a federation: three programs that are started, watched and ended together."""
+"""The server of a federation: it starts, watches and stops three programs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fedkmeans.flower.deploy.services import Program
 Say = Callable[[str], None]
 
 _LOOK_S = 0.5
-# A program that ends is started again after a pause, which doubles up to the longest.
+# A program that ends is restarted after a pause, which doubles up to the longest.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _SOON_DAYS = 30
-# Programs of a server that was killed need a moment to end and give up their ports.
+# Programs of a killed server need a moment to end and release their ports.
 _PORT_S = 15.0
 
 
 @dataclass(slots=True)
 class Watched:
-    """A program that is started again when it ends."""
+    """A program that is restarted when it ends."""
 
     program: Program
     logs: Path
@@ -43,7 +43,7 @@ class Watched:
         self.started = time.monotonic()
 
     def look(self, say: Say) -> None:
-        """Start it again if it has ended, and say so."""
+        """Restart it if it has ended, and say so."""
         if self.process is None:
             if time.monotonic() >= self.again:
                 self.start()
@@ -51,13 +51,12 @@ class Watched:
         code = self.process.poll()
         if code is None:
             return
-        if time.monotonic() - self.started > 2 * _LONGEST_PAUSE_S:  # it had been well
+        if time.monotonic() - self.started > 2 * _LONGEST_PAUSE_S:  # it ran for long enough
             self.pause = _FIRST_PAUSE_S
         log = self.logs / f"{self.program.name}.log"
         say(
             f"The {self.program.name} ended (exit code {code}: {services.last_line(log)}); it is "
-            "started again in "
-            f"{self.pause:g} s."
+            f"started again in {self.pause:g} s."
         )
         self.process = None
         self.again = time.monotonic() + self.pause
@@ -65,15 +64,15 @@ class Watched:
 
 
 def serve(folder: FederationFolder, say: Say, host: str) -> None:
-    """Run the server until this process is interrupted; then end all that was started.
+    """Run the server until this process is interrupted; then stop all its programs.
 
     Parameters
     ----------
     folder : FederationFolder
     say : callable
-        Takes a line for who is watching.
+        Shows a line to the user.
     host : str
-        Address that the gate listens on.
+        Address on which the gate listens.
     """
     federation = folder.read()
     _check_certificate(folder, say)
@@ -110,20 +109,19 @@ def _check_certificate(folder: FederationFolder, say: Say) -> None:
 
 
 def _wait_for_port(host: str, port: int, name: str) -> None:
-    """Wait until nobody uses a port; raises if that takes too long."""
+    """Wait until a port is free; raises if that takes too long."""
     until = time.monotonic() + _PORT_S
     while (reason := _why_not(host, port)) is not None:
         if time.monotonic() > until:
             raise FederationError(
                 f"Port {port} cannot be used ({reason}). Is the server running already? Else change "
-                f"{name} in "
-                "federation.toml; sites need new join files if it is `port`."
+                f"{name} in federation.toml; sites need new join files if it is `port`."
             )
         time.sleep(_LOOK_S)
 
 
 def _why_not(host: str, port: int) -> str | None:
-    """Why a port cannot be used; None if it can."""
+    """Return why a port cannot be used; None if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -135,11 +133,11 @@ def _why_not(host: str, port: int) -> str | None:
 
 @contextmanager
 def _only_one(folder: FederationFolder) -> Iterator[None]:
-    """Refuse to serve a folder twice; whoever holds the lock loses it when its process ends, however."""
+    """Refuse to serve a folder twice; the lock is released when the process ends, in whatever way."""
     with (folder / "state" / "lock").open("w") as file:
         try:
             import fcntl
-        except ImportError:  # not on this system; the ports are checked anyhow
+        except ImportError:  # not on this system; the ports are checked anyway
             yield
             return
         try:

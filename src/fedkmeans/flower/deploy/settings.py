@@ -1,4 +1,4 @@
-"""What a run on Flower is asked to do, as Flower's run configuration has it: single numbers and texts."""
+"""The settings of a run on Flower, and their form as Flower's run configuration (numbers and texts)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.errors import ParameterError
 from fedkmeans.flower.transport import WaitPolicy
 
-_PATIENCE = tuple(part.name for part in fields(WaitPolicy))
+_WAITING = tuple(part.name for part in fields(WaitPolicy))
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run is asked to do.
+    """The settings of a run.
 
     Attributes
     ----------
     n_clusters, algorithm, seed
         As for ``fedkmeans fit``.
     tuning : dict
-        Parameters of the estimator that were given.
-    waiting : Patience
+        Parameters of the estimator that the user set.
+    waiting : WaitPolicy
     folder : str
-        Where the run keeps its journal, progress and model: a path, or a name among the server's runs;
-        empty for one named by its number.
+        Folder for journal, progress and model: a path, or a name in the server's folder of runs. If it is
+        empty, the name is the number of the run.
     min_sites : int
-        Sites that must be connected before a run begins, where the server has no list of them.
+        Sites that must be connected before a run starts, if the server has no list of sites.
     """
 
     n_clusters: int
@@ -59,20 +59,20 @@ class RunSettings:
         self.estimator().check_parameters()
 
     def estimator(self) -> Any:
-        """An unfitted estimator that does it."""
+        """Return an unfitted estimator with these settings."""
         return registry.make(
             self.algorithm, n_clusters=self.n_clusters, random_state=self.seed, **dict(self.tuning)
         )
 
     @property
     def fingerprint(self) -> str:
-        """A text that differs where a run would; how long to wait for whom does not change what is right."""
+        """A digest of all settings that determine the result; the wait policy is not part of it."""
         settings = [self.n_clusters, self.algorithm, self.seed, sorted(self.tuning.items())]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
 
 
 def to_run_config(settings: RunSettings) -> dict[str, Any]:
-    """Flower's run configuration for these settings: every key, the empty text for what was not given."""
+    """Return Flower's run configuration with every key; settings that were not given are empty texts."""
     given = {
         "n_clusters": settings.n_clusters,
         "algorithm": settings.algorithm,
@@ -80,18 +80,18 @@ def to_run_config(settings: RunSettings) -> dict[str, Any]:
         "folder": settings.folder,
         "min_sites": settings.min_sites,
         "data": "",
-        **{name: getattr(settings.waiting, name) for name in _PATIENCE},
+        **{name: getattr(settings.waiting, name) for name in _WAITING},
         **{name: _as_text(settings.tuning.get(name, "")) for name in PARAMETERS},
     }
-    # The estimator's patience is another thing than ours, and keeps its name.
+    # `patience` is a parameter of the estimator and not part of the wait policy.
     return {name.replace("_", "-"): value for name, value in given.items()}
 
 
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
-    """Read a run configuration; raises `ParameterError` for what cannot be."""
+    """Read a run configuration; raises `ParameterError` for invalid settings."""
     named = {key.replace("-", "_"): value for key, value in config.items()}
     tuning = {name: _read(name, named[name]) for name in PARAMETERS if named.get(name, "") != ""}
-    waiting = {name: named[name] for name in _PATIENCE if named.get(name, "") != ""}
+    waiting = {name: named[name] for name in _WAITING if named.get(name, "") != ""}
     return RunSettings(
         n_clusters=named.get("n_clusters", 8),
         algorithm=str(named.get("algorithm", "last-word")),
@@ -108,7 +108,7 @@ def _as_text(value: Any) -> Any:
 
 
 def _read(name: str, value: Any) -> Any:
-    """A parameter from what Flower passes on: a number, or a text that may be one."""
+    """Return a parameter from Flower's value: a number, or a text that may be a number."""
     if not isinstance(value, str):
         return value
     if value.lower() == "none":

@@ -1,7 +1,8 @@
-"""What a site keeps on disk between messages: its rows, who it is, and what it has said.
+"""The folder of a site: its rows, its name and policy, and the deltas it has sent.
 
-Flower starts a new process for every message. The rows are therefore kept ready as an array that is
-mapped, not read; what a client must remember of a running total (`last_word`) is a small file beside it.
+Flower starts a new process for every message. The rows are therefore stored as an array that is mapped
+and not read. The client's memory of a running total (`fedkmeans.client.delta_state`) is a small file beside
+it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ROWS_FILE, ABOUT_FILE, DELTA_FILE = "rows.npy", "site.json", "deltas.bin"
 
 @dataclass(frozen=True, slots=True)
 class KeptDelta:
-    """What a site has said towards one total of one run, as it is written to disk."""
+    """A site's state for one total of one run, as it is written to disk."""
 
     run: str
     total: str
@@ -44,14 +45,14 @@ register(KeptDelta)
 
 
 def prepare(folder: Path, site: Site) -> None:
-    """Write a site's rows and what it is to a folder, for `open_site`; what it said is forgotten.
+    """Write a site's rows, name and policy to a folder, for `open_site`; earlier deltas are deleted.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Made if it does not exist, readable by its owner alone.
+        Created if it does not exist, readable only by its owner.
     site : Site
-        With dense rows and without weights.
+        A site with dense rows and without weights.
     """
     if isinstance(site.X, SparseRows) or site.sample_weight is not None:
         raise DataError(f"Client {site.name!r}: only tables without weights can be kept for a federation.")
@@ -70,10 +71,10 @@ def prepare(folder: Path, site: Site) -> None:
 
 
 def open_site(folder: Path) -> Site:
-    """Open what `prepare` wrote; the rows stay on disk until they are looked at."""
+    """Open a folder that `prepare` wrote; the rows stay on disk until they are used."""
     try:
         about: dict[str, Any] = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
-        X = open_memmap(folder / ROWS_FILE, mode="r")  # takes no archives and nothing pickled
+        X = open_memmap(folder / ROWS_FILE, mode="r")  # accepts no archives and no pickle
         names = about["feature_names"]
         site = Site(
             about["name"],
@@ -84,15 +85,15 @@ def open_site(folder: Path) -> Site:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"The site's folder {str(folder)!r} cannot be read ({error}). Join again with: fedkmeans "
-            "site join"
+            f"The site's folder {str(folder)!r} cannot be read ({error}). "
+            "Join again with: fedkmeans site join"
         ) from error
     _recall(folder, site)
     return site
 
 
 def keep(folder: Path, site: Site) -> None:
-    """Write what a site has said, whole or not at all; nothing is written if it has said nothing."""
+    """Write the deltas of a site atomically, if there are any."""
     said = [
         to_bytes(encode(KeptDelta(run, total, state)))
         for run, totals in site.delta_states.items()
@@ -105,14 +106,14 @@ def keep(folder: Path, site: Site) -> None:
 
 @contextmanager
 def _private_path(path: Path) -> Iterator[Path]:
-    """As `atomic_path`, and readable by its owner alone: the folder may have been there before."""
+    """Like `atomic_path`, and readable only by its owner, even if the folder is not."""
     with atomic_path(path) as temporary:
         temporary.chmod(0o600)
         yield temporary
 
 
 def _recall(folder: Path, site: Site) -> None:
-    """Let a site know what it has said. If that is damaged it knows nothing, and its next reply says so."""
+    """Restore the deltas of a site. If they are damaged, it has none, and its next reply says so."""
     path = folder / DELTA_FILE
     data = path.read_bytes() if path.exists() else b""
     try:

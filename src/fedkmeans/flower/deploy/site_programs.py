@@ -1,7 +1,7 @@
 """The programs that a site's SuperNode may start: nothing else is on its search path.
 
-Flower finds what it starts by name. A site's path has one folder, in which the executor is Flower's, the app
-for a message is ours (`only_app`), and whatever else a server might ask for says no.
+Flower finds programs by name. The search path of a site has one folder. In it, the executor is Flower's,
+the app for a message is ours (`only_app`), and all other programs refuse to run.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.errors import FederationError
 
 EXECUTOR, APP = "flower-superexec", "flwr-clientapp"
-# What else Flower's executor would start for a task of that kind; each runs what the server sent.
+# Programs that Flower's executor starts for other kinds of tasks; each runs what the server sent.
 REFUSED = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
 
 
 def folder_of(home: Path) -> Path:
-    """The only folder on the search path."""
+    """Return the only folder on the search path."""
     return home / "bin"
 
 
 def write_programs(home: Path, executor: str) -> None:
-    """Write them; `executor` is the path of Flower's own."""
+    """Write the programs; `executor` is the path of Flower's own."""
     folder = folder_of(home)
     if os.pathsep in str(folder):
         raise FederationError(
@@ -34,7 +34,7 @@ def write_programs(home: Path, executor: str) -> None:
             "would not be found there. Name another folder."
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Without -P Python would look for modules in whatever folder a person is in.
+    # Without -P, Python also finds modules in the current folder.
     ours = [sys.executable, "-P", "-m", "fedkmeans.flower.only_app"]
     _write(folder / EXECUTOR, f'exec {shlex.quote(executor)} "$@"')
     _write(folder / APP, f'exec {shlex.join(ours)} "$@"')
@@ -49,10 +49,10 @@ def _write(path: Path, command: str) -> None:
 
 
 def check_programs(home: Path) -> None:
-    """Refuse to begin where our app cannot be started."""
+    """Raise if our app cannot be started."""
     path = folder_of(home) / APP
     try:
-        # With Flower's folder named: it would look for one in the home, and a service may have none.
+        # Set Flower's folder: by default it is in the home folder, and a service may have none.
         surroundings = {**os.environ, "FLWR_HOME": str(home)}
         subprocess.run([path, "--help"], env=surroundings, capture_output=True, check=True, timeout=120)
     except PermissionError:
@@ -65,7 +65,7 @@ def check_programs(home: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What a program said last, or else what Python says."""
+    """Return the last line that a program printed, or else Python's message."""
     said = getattr(error, "stderr", None) or b""
     lines = said.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else str(error)

@@ -1,4 +1,4 @@
-"""Writing TOML: the few kinds of values that our files have. Python reads it and does not write it."""
+"""Write TOML with the few types of values that our files have; Python can only read TOML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """Write a flat table of texts, numbers, truth values and lists of texts."""
+    """Return a flat table of texts, numbers, booleans and lists of texts as TOML."""
     return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
 
 
@@ -19,9 +19,9 @@ def _value(value: Any) -> str:
         return repr(value)
     if isinstance(value, str):
         if "\n" in value and "'" not in value and value.replace("\n", "").isprintable():
-            return f"'''\n{value}'''"  # a certificate reads better as it is
-        # A text of JSON is one of TOML, but for the character that only TOML wants to be escaped, and
-        # for those that JSON would escape in two halves.
+            return f"'''\n{value}'''"  # keeps certificates readable
+        # A JSON string is also a TOML string, except for the character DEL, which TOML escapes, and for
+        # characters that JSON would escape as surrogate pairs.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
