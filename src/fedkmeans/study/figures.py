@@ -83,12 +83,8 @@ def draw(plan: Plan, frame: pd.DataFrame, metrics: Sequence[str] = (), best: flo
                 _draw_line(axes[place, metric], line, looks[algorithm.name], _shift(plan, algorithm, numbers))
     for ax in axes.values():
         _clients_axis(ax, numbers)
-        if not ax.lines:
-            ax.text(0.5, 0.5, "no values", transform=ax.transAxes, ha="center", va="center", color=INK)
     points = pd.concat(shown)
-    add_legend(fig, plan, points["algorithm"], _about(points, best))
-    fig.suptitle(no_formula(plan.title), fontsize=11.5, color=INK)
-    return fig
+    return _finished(fig, plan, axes.values(), points["algorithm"], _about(points, best))
 
 
 def _shift(plan: Plan, algorithm: AlgorithmPlan, numbers: Sequence[int]) -> float:
@@ -201,12 +197,10 @@ def draw_curves(plan: Plan, frame: pd.DataFrame, clients: int | None = None, met
         _draw_curve(ax, curves[here & (curves["algorithm"] == algorithm.name)], look)
     for ax in axes.values():
         _rounds_axis(ax, int(curves["round"].max()))
-        if metric == "excess":
+        if metric == "excess" and ax.lines:
             _excess_axis(ax)
     note = f"{_about_curves(curves)}; {choose_clients(frame, clients)} clients per round"
-    add_legend(fig, plan, shown, note)
-    fig.suptitle(no_formula(plan.title), fontsize=11.5, color=INK)
-    return fig
+    return _finished(fig, plan, axes.values(), shown, note)
 
 
 def _draw_curve(ax: Axes, curve: pd.DataFrame, look: Look) -> None:
@@ -357,9 +351,13 @@ def _dress(ax: Axes, y_label: str | None, x_label: str | None) -> None:
     ax.set_xlabel(x_label or "", fontsize=9)
 
 
-def add_legend(fig: Figure, plan: Plan, shown: Iterable[str], note: str) -> None:
-    """Add a legend with the algorithms that are shown below the panels, titled with the note."""
+def _finished(fig: Figure, plan: Plan, axes: Iterable[Axes], shown: Iterable[str], note: str) -> Figure:
+    """Mark empty panels, and add the title and a legend of the algorithms that are shown, with the note."""
     from matplotlib.lines import Line2D
+
+    for ax in axes:
+        if not ax.lines:
+            ax.text(0.5, 0.5, "no values", transform=ax.transAxes, ha="center", va="center", color=INK)
 
     looks, shown = looks_of(plan), set(shown)
     algorithms = [one for one in plan.algorithms if one.name in shown]
@@ -377,6 +375,8 @@ def add_legend(fig: Figure, plan: Plan, shown: Iterable[str], note: str) -> None
         handlelength=3.2,
     )
     legend.get_title().set_color(INK)
+    fig.suptitle(no_formula(plan.title), fontsize=11.5, color=INK)
+    return fig
 
 
 def _columns(labels: Sequence[str], inches: float) -> int:

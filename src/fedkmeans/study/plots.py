@@ -1,6 +1,6 @@
 """Pictures of data in the plane, of clients and of runs; each function returns a matplotlib figure.
 
-Figures are objects of their own: nothing here touches pyplot, its global state or a display.
+Nothing here uses pyplot, its global state or a display.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which people with colour vision deficiencies can tell apart. Their yellow
-# is left out: on white it is too faint for points and lines.
+# Colours of Okabe and Ito, which people with colour vision deficiencies can distinguish. Without the yellow,
+# which is too faint on white.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#000000", "#56B4E9")
 FAINT = "#C9CED6"
 _TINTS = ("#BFD9EA", "#F6DFAE", "#B9E0D3", "#EFD5E2", "#D3D6DB")
@@ -36,15 +36,15 @@ _PANEL = 4.2  # inches
 
 
 def save_figure(fig: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
-    """Write a figure so that a reader never meets half a file; the ending of `path` says how.
+    """Write a figure in one step, in the format that the suffix of `path` names.
 
     Parameters
     ----------
     fig : matplotlib.figure.Figure
     path : str or path-like
-        For instance ``paths.png`` or ``paths.svg``; PNG where there is no ending.
+        For instance ``paths.png`` or ``paths.svg``; PNG without a suffix.
     dpi : int, default=150
-        Dots an inch, for formats made of dots.
+        Dots per inch, for raster formats.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def plot_data(
     labels = np.asarray(labels)
     for number, label in enumerate(np.unique(labels)):
         rows = X[labels == label]
-        # Small groups, such as outliers, would drown among thousands: they get larger points.
+        # Larger points for small groups, such as outliers.
         size = 14 if len(rows) < 0.05 * len(X) else 5
         text = (names or {}).get(label, f"label {label}")
         _dots(ax, rows, s=size, label=f"{text} ({len(rows):,} rows)", **_style(number))
@@ -96,11 +96,11 @@ def plot_clients(
     clients: Mapping[str, IntArray],
     *,
     n_shown: int = 5,
-    title: str = "The same rows, dealt out differently",
+    title: str = "The same rows, distributed in different ways",
 ) -> Figure:
-    """Draw how the rows are dealt out to clients, one panel for each way of doing it.
+    """Draw how rows are distributed among clients, one panel for each distribution.
 
-    A few clients are coloured and the others left faint: a hundred colours cannot be told apart.
+    A few clients are coloured and the others are faint, as a hundred colours cannot be distinguished.
 
     Parameters
     ----------
@@ -108,20 +108,20 @@ def plot_clients(
     clients : mapping of title to ndarray of shape (n,)
         For each panel, the client of each row.
     n_shown : int, default=5
-        Clients to colour.
+        Number of clients to colour.
     title : str
 
     Returns
     -------
     matplotlib.figure.Figure
-        With one legend, that of the first panel.
+        With the legend of the first panel.
     """
     fig, axes = _panels(X, list(clients))
     for ax, owners in zip(axes, clients.values(), strict=True):
         owners = np.asarray(owners)
         ids = np.unique(owners)
         _dots(ax, X, s=3, c=FAINT, linewidths=0, label=f"all {len(ids)} clients")
-        # Spread evenly over the numbers, so that no partitioner's order of clients matters much.
+        # Spread evenly over the numbers, as partitioners may order clients.
         chosen = ids[np.unique(np.linspace(0, len(ids) - 1, n_shown).round().astype(int))]
         for number, client in enumerate(chosen):
             rows = X[owners == client]
@@ -138,7 +138,7 @@ def plot_paths(
     clients: IntArray | None = None,
     reference: FloatArray | None = None,
 ) -> Figure:
-    """Draw where the centroids went, round by round, over a faint picture of the rows.
+    """Draw the path of the centroids over a faint picture of the rows.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def plot_paths(
     clients : ndarray of shape (n,), optional
         Numbers of the rows' clients; the rows of a client share a tint.
     reference : ndarray of shape (k, 2), optional
-        Centroids of k-means on the pooled data to compare with, drawn as crosses in every panel.
+        Centroids of k-means on the pooled data, drawn as crosses in every panel.
 
     Returns
     -------
@@ -180,9 +180,8 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
     Parameters
     ----------
     histories : mapping of name to mapping of name to ndarray of shape (rounds,)
-        For each run, the movement ‖C_new - C‖ of each round. Runs of one outer name share their
-        colour, runs of one inner name the kind of their line. A movement of zero, or one that is no
-        number (a one-shot algorithm has none), cannot be drawn and is left out.
+        For each run, the movement ‖C_new - C‖ of each round. Runs with the same outer name share their
+        colour, runs with the same inner name their line style. Movements of zero and NaN are left out.
     tol : float, optional
         The movement at which a run stops, drawn as a line.
 
@@ -205,13 +204,12 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
                 color=PALETTE[number % len(PALETTE)],
                 linestyle=lines.setdefault(name, _LINES[len(lines) % len(_LINES)]),
                 linewidth=1.8,
-                marker="o",  # where it ends, which a run that comes to rest at once would not show
+                marker="o",  # where it ends
                 markersize=5,
                 markevery=[last] if len(rounds) else [],
             )
     if tol is not None:
         ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (1, 2)), label=f"stop below {tol:g}")
-    # Some algorithms take ten rounds and others a thousand.
     ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", xscale="log", yscale="log")
     ax.set_xlim(left=1)
     ax.xaxis.set_major_formatter("{x:,.0f}")
@@ -224,7 +222,7 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
 
 @dataclass(frozen=True)
 class Scene:
-    """One global round: what the clients of the round returned, and what the server made of it.
+    """One global round: what the clients returned, and the result of the server.
 
     Attributes
     ----------
@@ -234,9 +232,9 @@ class Scene:
     before, after : ndarray of shape (k, 2)
         Global centroids as sent, and after the round.
     local : mapping of client to ndarray of shape (k, 2)
-        Local centroids of the clients that took part; the others were absent.
+        Local centroids of the clients that took part.
     weights : mapping of client to ndarray of shape (k,)
-        How much each of them counts in the average.
+        Their weights in the average.
     """
 
     title: str
@@ -287,7 +285,7 @@ def _draw_scene(ax: Axes, scene: Scene) -> None:
     _dots(ax, scene.before, s=46, c="white", edgecolors=INK, linewidths=1.4, zorder=6, label="global, before")
     star = {"marker": "*", "edgecolors": "white", "linewidths": 0.6}
     _dots(ax, scene.after, s=190, c=INK, zorder=7, label="global, after", **star)
-    # Drawn nowhere: it only explains the hollow diamonds of all clients in the legend.
+    # Only for the legend: the hollow diamonds of all clients.
     _dots(ax, np.empty((0, 2)), c="white", edgecolors=INK, label="sent with weight 0", **_DIAMOND)
 
 
@@ -297,7 +295,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # "compressed" knows that maps keep their proportions and closes the gaps that leaves.
+    # "compressed" closes the gaps between maps with fixed proportions.
     fig = Figure(figsize=size, layout="compressed")
     FigureCanvasAgg(fig)
     return fig
@@ -315,7 +313,7 @@ def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Fi
     across = min(n_columns, len(titles))
     down = -(-len(titles) // across)
     extent = np.ptp(X, axis=0)
-    # Panels as wide and high as the data is, within reason: a single row, or a line, has no extent.
+    # Proportions of the data, within limits; a single row, or a line, has no extent.
     ratio = float(np.clip(extent[1] / extent[0], 0.5, 1.5)) if extent.all() else 1.0
     fig = new_figure((_PANEL * across, _PANEL * ratio * down + 0.9))
     axes = fig.subplots(down, across, sharex=True, sharey=True, squeeze=False)
@@ -337,7 +335,7 @@ def _dots(ax: Axes, points: DataArray, **style: Any) -> None:
 
 
 def _style(number: int) -> dict[str, Any]:
-    """Colour and marker of the group of that number; the pair repeats only after 49 groups."""
+    """Return colour and marker of the group of that number; the pair repeats after 49 groups."""
     n = len(PALETTE)
     return {"c": PALETTE[number % n], "marker": _MARKERS[number // n % len(_MARKERS)], "linewidths": 0}
 
@@ -347,6 +345,6 @@ def _legend(fig: Figure, ax: Axes, n_columns: int = 3) -> None:
     look: dict[str, Any] = {"ncols": n_columns, "frameon": False, "fontsize": 9}
     legend = fig.legend(handles, labels, loc="outside lower center", **look)
     for handle in legend.legend_handles:
-        # The points of a map are small; in a legend they should still show their colour.
+        # Larger than on the map, to show the colour.
         if handle is not None and hasattr(handle, "set_sizes"):
             handle.set_sizes([42])

@@ -10,12 +10,12 @@ const SHAPES = {
   "x": "M-4,-2.2L-2.2,-4L0,-1.8L2.2,-4L4,-2.2L1.8,0L4,2.2L2.2,4L0,1.8L-2.2,4L-4,2.2L-1.8,0z",
 };
 const POWERS = { tickvals: range(41).map((i) => 10 ** (i - 30)), ticktext: range(41).map((i) => "10" + superscript(i - 30)) };
-const START = 0.5;  // where a logarithmic axis of rounds shows what was before the first
+const START = 0.5;  // where a logarithmic axis of rounds shows the start
 const hiddenAlgorithms = new Set();
 
 // --- small helpers -------------------------------------------------------------------------------
 
-/** Make an element; children that are texts are shown as they are, never read as HTML. */
+/** Make an element; text children are never parsed as HTML. */
 function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -27,7 +27,7 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Plotly reads some HTML in its texts. */
+/** Escape a text, as Plotly parses some HTML. */
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 function superscript(number) {
   return [...String(number)].map((letter) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(letter)]).join("");
@@ -37,7 +37,7 @@ function range(n) {
 }
 const isNumber = (value) => typeof value === "number";
 
-/** As many digits after the point as the paper prints, and as numbers of this size need. */
+/** Number of decimals for numbers of this size; four for those of the paper. */
 function digitsFor(values) {
   const most = Math.max(0, ...values.filter(isNumber).map(Math.abs));
   if (most === 0) return 4;
@@ -93,20 +93,20 @@ function draw(node, traces, layout) {
   Plotly.react(node, traces, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family, size: 12, color: ink },
     margin: { l: 12, r: 12, t: 12, b: 12 }, showlegend: false, hovermode: "closest", autosize: true,
-    // A finger that moves over a figure scrolls the page.
+    // On a touch screen, a finger scrolls the page.
     dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: surface, font: { family, size: 12, color: ink }, align: "left" },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: muted, activecolor: ink },
     ...layout,
   }, {
     responsive: true, displaylogo: false, displayModeBar: touch ? false : "hover",
-    // Only what works on this page; others of Plotly's would send the figure elsewhere.
+    // Only buttons that work offline.
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: page.name },
   });
 }
 
-/** The boxes of figures with these captions; all are there before one is drawn, as they share the width. */
+/** Return boxes for figures with these captions; all exist before one is drawn, as they share the width. */
 function figures(body, captions) {
   while (body.querySelectorAll(".plot").length < captions.length) {
     body.append(el("figure", {}, el("figcaption"), el("div", { class: "plot", role: "group" })));
@@ -179,7 +179,7 @@ const clientOptions = page.clients.map((n) => [n, whole(n)]);
 const mostClients = page.clients.at(-1) ?? null;
 const metricTitle = (name) => page.metrics.find((metric) => metric.name === name).title;
 
-/** Whether a cell belongs to a place: its own runs, and the pooled ones of the same data. */
+/** Whether a cell belongs to a place; pooled cells belong to all places of their data. */
 const isAt = (cell, place) => (cell.place === null ? cell.data === page.places[place].data : cell.place === place);
 const hasClients = (cell, n) => cell.clients === null || cell.clients === n;
 
@@ -200,7 +200,7 @@ function table(caption, columns, rows, startsGroup = () => false) {
       const { column, sign } = sorted;
       order.sort((a, b) => {
         const [x, y] = [valueOf(column, rows[a]), valueOf(column, rows[b])];
-        // What is missing stands last, whichever way.
+        // Missing values are last in both orders.
         if (x === null || y === null || x === undefined || y === undefined) return (x == null) - (y == null) || a - b;
         return sign * (typeof x === "string" ? x.localeCompare(y) : x - y) || a - b;
       });

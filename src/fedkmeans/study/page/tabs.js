@@ -116,7 +116,7 @@ function lineTrace(curve, name) {
   return {
     x: kept.map((i) => curve.round[i] || START), y: kept.map((i) => curve[name][i]),
     mode: "lines+markers", line: lineOf(algorithm, 1.4), opacity: 0.85,
-    // The last round has a mark of its own; the others only answer the pointer.
+    // Only the last round has a visible mark; the others show a text at the pointer.
     marker: { color: colour, symbol: symbolOf(algorithm), size: kept.map((_, i) => (i === kept.length - 1 ? 8 : 1)), line: { width: 0 } },
     text: kept.map((i) => `<b>${plain(titleOf(algorithm))}</b>, run ${curve.run}<br>` +
       `${curve.round[i] ? "round " + whole(curve.round[i]) : "start"}<br>${name} ${name === "score" ? fixed(curve[name][i]) : curve[name][i].toPrecision(4)}`),
@@ -202,11 +202,11 @@ const LEADS = {
     return `Centroids of run 0 as pictures; in all of them ${fixed(paper, digits)} is ${shades[0]} and ${fixed(ink, digits)} ${shades[1]}. `;
   },
   plane: () => "Centroids of run 0. Choose a name above the figure to hide it.",
-  table: () => "Centroids of run 0, one a row; shaded from the least to the largest value of each column. ",
-  none: (view) => `Centroids of ${whole(view.columns)} columns are neither square pictures nor few enough numbers to be shown.`,
-  missing: () => "No centroids are kept: they are those of run 0, which is not done.",
+  table: () => "Centroids of run 0, one per row; shaded from the least to the largest value of each column. ",
+  none: (view) => `Centroids of ${whole(view.columns)} columns are neither square pictures nor few enough numbers to show.`,
+  missing: () => "No centroids: run 0, which records them, is not done.",
 };
-const ORDER = "Centroids have no order of their own; here each stands where the one nearest to it stands in the first algorithm.";
+const ORDER = "Centroids are in the order of the nearest centroids of the first algorithm.";
 
 function centroidsTab(panel) {
   const algorithms = [...new Set(page.cells.map((cell) => cell.algorithm))].sort((a, b) => a - b).map((a) => [a, titleOf(a)]);
@@ -312,7 +312,7 @@ function aboutTab(panel) {
   const algorithms = [
     { title: "algorithm", key: "title" },
     { title: "name", key: "name" },
-    { title: "in the catalogue", key: "kind" },
+    { title: "in the registry", key: "kind" },
     { title: "set in the plan", key: "settings", wide: true, show: (text) => text || "–" },
   ];
   return () => {
@@ -331,7 +331,7 @@ const makers = {
 const nameOf = (tab) => tab.id.slice("tab-".length);
 const panelOf = (tab) => document.getElementById(tab.getAttribute("aria-controls"));
 const painters = Object.fromEntries(tabs.map((tab) => [nameOf(tab), makers[nameOf(tab)](panelOf(tab))]));
-const fresh = new Set();  // panels that show what they should
+const fresh = new Set();  // panels that are up to date
 
 function open(name) {
   for (const tab of tabs) {
@@ -372,10 +372,10 @@ window.addEventListener("hashchange", () => open(current()));
 dark.addEventListener("change", redraw);
 document.getElementById("pooled-note").hidden = !page.algorithms.some((algorithm) => algorithm.pooled);
 
-// On paper all parts follow each other, in the colours of paper.
+// For printing, show all tabs one after the other, in light colours.
 window.addEventListener("beforeprint", () => {
   printing = true;
-  document.documentElement.classList.add("printing");  // as wide as paper before anything is drawn
+  document.documentElement.classList.add("printing");  // the width of paper, before anything is drawn
   for (const tab of tabs) panelOf(tab).hidden = false;
   fresh.clear();
   for (const name of Object.keys(painters)) paint(name);
