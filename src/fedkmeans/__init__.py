@@ -43,8 +43,10 @@ _EXPORTS = {
     "kernels.base": ("LocalSummary",),
     "algorithms.rounds": ("Observer",),
     "algorithms.state": ("RoundInfo", "State"),
-    "errors": ("FedKMeansError", "DataError", "FederationError", "ModelError", "ParameterError")
-    + ("StudyError", "FedKMeansWarning"),
+    "errors": (
+        *("FedKMeansError", "DataError", "FederationError", "ModelError", "ParameterError", "StudyError"),
+        "FedKMeansWarning",
+    ),
 }
 _MODULES = {name: f"fedkmeans.{module}" for module, names in _EXPORTS.items() for name in names}
 
