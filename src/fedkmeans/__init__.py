@@ -44,12 +44,7 @@ _EXPORTS = {
     "algorithms.rounds": ("Observer",),
     "algorithms.state": ("RoundInfo", "State"),
     "errors": (
-        "FedKMeansError",
-        "DataError",
-        "FederationError",
-        "ModelError",
-        "ParameterError",
-        "StudyError",
+        *("FedKMeansError", "DataError", "FederationError", "ModelError", "ParameterError", "StudyError"),
         "FedKMeansWarning",
     ),
 }

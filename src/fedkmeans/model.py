@@ -1,4 +1,4 @@
-"""A saved model: the centroids, and a card that says where they come from. Nothing is ever unpickled."""
+"""A saved model: the centroids, and a card with their origin. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedkmeans.kernels.sparse import SparseRows, Table, as_table
 FILE_SUFFIX = ".safetensors"
 CENTROIDS_FILE, CARD_FILE, HISTORY_FILE = "centroids.safetensors", "card.json", "history.csv"
 
-# A card is kilobytes, a history tens of bytes a round; what is larger was not written here.
+# A card takes kilobytes, a history tens of bytes per round; larger files are not from this package.
 _LARGEST_CARD = 64 * 2**20
 _LARGEST_HISTORY = 2**30
 
@@ -41,8 +41,8 @@ class Model:
     feature_names : tuple of str, or None
         Names of the m columns, where the data had names.
     card : dict
-        What JSON can hold: format version, versions of software, time, algorithm, parameters, seed,
-        clients and their numbers of rows, result, and the rounds as lists under ``history``.
+        JSON data: format version, versions of software, time, algorithm, parameters, seed, clients and
+        their numbers of rows, result, and the rounds as lists under ``history``.
 
     Examples
     --------
@@ -64,26 +64,26 @@ class Model:
     def from_estimator(
         cls, estimator: Any, *, algorithm: str, clients: Sequence[Mapping[str, Any]], dtype: str | None = None
     ) -> Self:
-        """Make a model of a fitted estimator.
+        """Return the model of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator
             Of this package, or scikit-learn's KMeans.
         algorithm : str
-            As `fedkmeans.registry` calls it.
+            Its name in `fedkmeans.registry`.
         clients : sequence of mappings with ``name`` and ``n_samples``
         dtype : str, optional
-            Type of the data that was clustered.
+            Type of the clustered data.
         """
         centroids = np.array(estimator.cluster_centers_, dtype=np.float64)
         card = model_card.describe(estimator, algorithm, clients, dtype)
-        model_card.check(card, *centroids.shape)  # nothing is saved that could not be read again
+        model_card.check(card, *centroids.shape)  # a saved model can always be read again
         names = card["data"]["feature_names"]
         return cls(centroids, None if names is None else tuple(names), card)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model whole or not at all; an older model at `path` is replaced.
+        """Write the model atomically; an older model at `path` is replaced.
 
         Parameters
         ----------
@@ -113,18 +113,18 @@ class Model:
                     history = model_card.history_to_csv(self.card["history"])
                     (folder / HISTORY_FILE).write_text(history, encoding="utf-8")
         except OSError as error:
-            # Without the path in the error, that of a temporary file.
+            # The path in the error is that of a temporary file.
             cause = error.strerror or one_line(error)
             raise ModelError(f"Model {str(path)!r} cannot be written: {cause}; {_PLACE}") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model and check everything about it.
+        """Read a model and check it.
 
         Raises
         ------
         ModelError
-            There is no model at `path`, or it is damaged, or made by a newer version.
+            There is no model at `path`, it is damaged, or a newer version made it.
         """
         place = Path(path)
         if not place.exists():
@@ -157,12 +157,12 @@ class Model:
         return self.feature_names or tuple(f"x{i}" for i in range(self.centroids.shape[1]))
 
     def check_columns(self, names: Sequence[str], *, who: str = "The data") -> tuple[str, ...]:
-        """Check that all columns of the model are among `names`, and return those that are not its own.
+        """Check that all columns of the model are among `names`, and return the other names.
 
         Raises
         ------
         ModelError
-            Columns are missing; names them, and those that are there in their stead.
+            Columns are missing.
         """
         wanted = self.column_names
         missing = [name for name in wanted if name not in names]
@@ -176,11 +176,11 @@ class Model:
         return extra
 
     def predict(self, X: Any) -> IntArray:
-        """Label of the nearest centroid for each row of `X` (n, m), or of a frame with the columns."""
+        """Return the label of the nearest centroid for each row of `X` (n, m), or of a data frame."""
         return assign(self._matrix(X), self.centroids)
 
     def distances(self, X: Any) -> FloatArray:
-        """Distance of each row of `X` (n, m) to each centroid, shape (n, k)."""
+        """Return the distance of each row of `X` (n, m) to each centroid, shape (n, k)."""
         return np.sqrt(squared_distances(self._matrix(X), self.centroids))
 
     def _matrix(self, X: Any) -> Table:
@@ -204,7 +204,7 @@ class Model:
 
 
 def _first_not_finite(X: Table) -> int | None:
-    """The first column in which something is missing or infinite."""
+    """Return the first column with a missing or infinite value."""
     if isinstance(X, SparseRows):
         columns = X.indices[X.stored][~np.isfinite(X.data[X.stored])]
         return int(columns.min()) if len(columns) else None
@@ -219,7 +219,7 @@ _PLACE = "choose a place in an existing folder that you may write to."
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
-    """Tell whether what is at `path` calls itself a model; it may still be damaged."""
+    """Return whether there is a model at `path`; it may be damaged."""
     place = Path(path)
     return any((place / name).is_file() for name in (CARD_FILE, CENTROIDS_FILE)) or (
         place.is_file() and place.suffix.lower() == FILE_SUFFIX
@@ -227,10 +227,10 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
-    """Raise unless a model can be saved at `path`: before a long fit, rather than after it.
+    """Raise unless a model can be saved at `path`; to be called before a long fit.
 
-    What is there already must be nothing, an empty folder, or a model that can be read: no other
-    file or folder is ever replaced.
+    There must be nothing, an empty folder, or a model that can be read. No other file or folder is
+    replaced.
     """
     place = Path(path)
     try:
@@ -259,7 +259,7 @@ def check_destination(path: str | os.PathLike[str]) -> None:
 
 
 def _short_card(card: dict[str, Any]) -> str:
-    """Write the card for a single file, whose header may hold only so much."""
+    """Return the card for a single file, whose header has a limited size."""
     text = model_card.to_json(card)
     if len(text.encode()) <= _LARGEST_CARD:
         return text
@@ -276,7 +276,7 @@ def _short_card(card: dict[str, Any]) -> str:
 
 @contextmanager
 def _named(place: Path) -> Iterator[None]:
-    """Say which model an error is about, and what to do."""
+    """Add the name of the model and a remedy to errors."""
     try:
         yield
     except (ModelError, OSError) as error:
@@ -298,7 +298,7 @@ def _read_text(file: Path, largest: int) -> str:
 
 
 def _read_tensors(place: Path, file: Path) -> tuple[FloatArray, dict[str, str]]:
-    """Read the centroids (k, m) and the notes beside them; a shape is believed only after its check."""
+    """Read the centroids (k, m) and their metadata; the shape is checked before memory is allocated."""
     with _named(place):
         if not file.is_file():
             raise ModelError(f"{file.name} is missing")

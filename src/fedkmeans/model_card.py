@@ -1,4 +1,4 @@
-"""The card of a model, in what JSON can hold: made from an estimator, and checked when it is read."""
+"""The card of a model as JSON data: made from an estimator, and checked when it is read."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FORMAT = "fedkmeans model"
 FORMAT_VERSION = 1
 
 _NUMBER = (int, float, type(None))
-# Columns of the history; models made before they were recorded have none.
+# Columns of the history that older models do not have.
 _SIZES = ("bytes_sent", "bytes_received")
-# What a card must hold, by its path in the JSON; further entries are allowed and kept.
+# Entries that a card must have, by their path in the JSON; others are allowed and kept.
 _FIELDS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("created",): (str,),
     ("versions",): (dict,),
@@ -54,7 +54,7 @@ _FIELDS: dict[tuple[str, ...], tuple[type, ...]] = {
 def describe(
     estimator: Any, algorithm: str, clients: Sequence[Mapping[str, Any]], dtype: str | None
 ) -> dict[str, Any]:
-    """Make the card of a fitted estimator; see :meth:`fedkmeans.model.Model.from_estimator`."""
+    """Return the card of a fitted estimator; see :meth:`fedkmeans.model.Model.from_estimator`."""
     from fedkmeans import __version__  # here, as the package itself may import this module
 
     seed = getattr(estimator, "seed_", getattr(estimator, "random_state", None))
@@ -79,7 +79,7 @@ def describe(
 
 
 def _rounds(history: pd.DataFrame) -> dict[str, Any]:
-    """The columns of the history that hold numbers; the kernel is the same in all rounds, see `_result`."""
+    """Return the numeric columns of the history; the kernel is the same in all rounds, see `_result`."""
     return {str(name): _plain(history[name].tolist()) for name in history if name != "kernel"}
 
 
@@ -112,7 +112,7 @@ def _result(estimator: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn a value into one that JSON knows: what is no number becomes null, a function its name."""
+    """Convert a value for JSON: NaN and infinity become null, a function its name."""
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
     if isinstance(value, list | tuple):
@@ -127,21 +127,21 @@ def _plain(value: Any) -> Any:
 
 
 def to_json(value: Any, indent: int | None = None, ascii_only: bool = False) -> str:
-    """Write JSON in which no character does anything to a terminal that shows it."""
+    """Write JSON without characters that control a terminal."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=ascii_only, indent=indent)
     if text.isascii() and "\x7f" not in text:
-        return text  # json has escaped all other controls in ASCII itself
-    # Such characters stand in texts alone, where JSON has an escape for each.
+        return text  # json escapes all other control characters in ASCII
+    # Such characters occur only in strings, where JSON has an escape for each.
     return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Read a card from JSON and check that this version understands it.
+    """Read a card from JSON and check its format version.
 
     Raises
     ------
     ModelError
-        Without the model's name, which the caller knows.
+        The message does not name the model; the caller does.
     """
     try:
         card = json.loads(text, parse_constant=_refuse_constant)
@@ -165,12 +165,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def check(card: Mapping[str, Any], k: int, m: int) -> None:
-    """Check that a card holds what it must, and that it fits centroids of shape (k, m)."""
+    """Check that a card is complete and fits centroids of shape (k, m)."""
     for path, types in _FIELDS.items():
         value: Any = card
         for key in path:
             value = value.get(key, NotImplemented)
-        # bool is an int to Python, but a count of True is a mistake
+        # in Python a bool is an int, but it is not a count
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise ModelError(f"entry {'.'.join(path)!r} of the card is missing or of the wrong type")
     names, n_clusters = card["data"]["feature_names"], card["result"]["n_clusters"]
@@ -207,7 +207,7 @@ def _twice(names: Iterable[str]) -> list[str]:
 
 
 def check_rounds(card: Mapping[str, Any]) -> None:
-    """Refuse an empty history of an algorithm that works in rounds; only one file may leave it out."""
+    """Refuse an empty history of an algorithm with rounds; only a single file may leave it out."""
     algorithm = ALGORITHMS.get(card["algorithm"])
     in_rounds = algorithm is not None and not algorithm.pooled and card["result"]["n_rounds"] > 0
     if in_rounds and not any(card["history"].values()):
@@ -226,7 +226,7 @@ def _check_history(history: Mapping[str, Any]) -> None:
 
 
 def history_to_csv(history: Mapping[str, Sequence[Any]]) -> str:
-    """Write the rounds as CSV, one line a round; what is not known stays empty."""
+    """Write the rounds as CSV, one line per round; unknown values stay empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if history:
@@ -236,7 +236,7 @@ def history_to_csv(history: Mapping[str, Sequence[Any]]) -> str:
 
 
 def history_from_csv(text: str) -> dict[str, list[Any]]:
-    """Read what `history_to_csv` wrote; raises ModelError where it did not."""
+    """Read the CSV of `history_to_csv`; raise ModelError if it is damaged."""
     try:
         header, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:

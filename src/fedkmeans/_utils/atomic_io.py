@@ -1,4 +1,4 @@
-"""Write a file or a folder so that a reader sees either the old one or the complete new one."""
+"""Write files and folders atomically: a reader sees the old one or the complete new one."""
 
 import errno
 import os
@@ -11,21 +11,21 @@ from pathlib import Path
 from fedkmeans.errors import DataError
 
 _REMEDY = "choose a place in an existing folder that you may write to"
-# Errors that say that there is no room.
+# Errors of a full disk.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it takes the place of `path` when the block ends well.
+    """Yield a temporary path in the same folder; it replaces `path` when the block succeeds.
 
-    The temporary file is created empty, flushed to disk before it is moved, and removed when the
-    block raises. A file already at `path` is untouched until then.
+    The temporary file is created empty, flushed to disk before it is moved, and removed if the block
+    raises. A file that exists at `path` is not touched before.
 
     Parameters
     ----------
     path : str or path-like
-        Where the file shall stand in the end. Its folder must exist.
+        The file to write. Its folder must exist.
 
     Yields
     ------
@@ -41,7 +41,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.is_dir():
         raise DataError(f"cannot write file {str(path)!r}: it is a folder; give the name of a file in it")
     if target.exists() and not target.is_file():
-        # Moving a file onto a device or a pipe would do away with it.
+        # Moving a file onto a device or a pipe would remove it.
         raise DataError(f"cannot write file {str(path)!r}: it is no regular file; choose another name")
     temporary = _beside(target, "tmp")
     with _as_data_error(path):
@@ -59,15 +59,15 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends well.
+    """Yield a temporary folder with the same parent; it replaces `path` when the block succeeds.
 
-    A folder already at `path` is set aside only once the new one is complete, and deleted only once
-    the new one stands in its place.
+    A folder that exists at `path` is renamed when the new one is complete, and deleted when the new one
+    has its name.
 
     Parameters
     ----------
     path : str or path-like
-        Where the folder shall stand in the end. Its parent must exist.
+        The folder to write. Its parent must exist.
 
     Yields
     ------
@@ -95,7 +95,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                     _flush(file)
             _swap(temporary, target)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # already gone when all went well
+        shutil.rmtree(temporary, ignore_errors=True)  # moved away if the block succeeded
 
 
 def _swap(new: Path, target: Path) -> None:
@@ -126,7 +126,7 @@ def _as_data_error(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _cause(error: OSError) -> str:
-    """What went wrong, without the path of a temporary file."""
+    """Return what went wrong, without the path of a temporary file."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -136,8 +136,8 @@ def _flush(file: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Let a folder's list of names reach the disk."""
-    # Only POSIX systems let a folder be opened; elsewhere the rename is all there is to do.
+    """Flush the list of names of a folder to disk."""
+    # Only POSIX systems can open a folder; elsewhere the rename is enough.
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

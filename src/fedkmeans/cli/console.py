@@ -1,4 +1,4 @@
-"""Where the command line writes: results to standard output, all else to standard error."""
+"""Output: results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def out() -> Console:
 
 @cache
 def err() -> Console:
-    """Return the console for progress, notes and errors; one, so that a live bar and notes get along."""
+    """Return the console for progress, notes and errors; sharing it keeps notes out of a live bar."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
@@ -33,35 +33,35 @@ def say(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """Write one line that deserves attention but stops nothing."""
+    """Write a note in one line."""
     _line(err(), message, "Note: ", "yellow")
 
 
 def error(message: str) -> None:
-    """Write the one line that says why it did not work."""
+    """Write an error in one line."""
     _line(err(), message, "Error: ", "bold red")
 
 
 def interrupted(message: str) -> None:
-    """Write the one line that says what is left after Ctrl-C."""
+    """Write in one line what is left after Ctrl-C."""
     _line(err(), message, "Interrupted: ", "bold yellow")
 
 
 def plain(text: str) -> str:
-    """Write as escapes what a terminal would act upon; names come from files."""
+    """Escape control characters; names come from files and could control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _line(console: Console, message: str, head: str = "", style: str = "") -> None:
     from rich.text import Text
 
-    # Joined, as one message is one line; soft, so that lines in a file or a pipe are not broken.
+    # One message is one line; soft wrapping does not break lines in a file or a pipe.
     joined = " ".join(part.strip() for part in message.splitlines())
     console.print(Text.assemble((head, style), plain(joined)), soft_wrap=True)
 
 
 def write_json(found: dict[str, Any]) -> None:
-    """Write a result for programs, in ASCII where the output can hold no more."""
+    """Write a result as JSON, in ASCII if the output has another encoding than UTF-8."""
     import typer
 
     from fedkmeans.model_card import to_json
@@ -71,7 +71,7 @@ def write_json(found: dict[str, Any]) -> None:
 
 
 def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
-    """Write a title and below it what and how much, in two columns."""
+    """Write a title and a table of names and values."""
     from rich.table import Table
     from rich.text import Text
 
@@ -85,7 +85,7 @@ def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
 
 
 def show_grid(title: str, header: list[tuple[str, bool]], rows: list[list[str]], most: int = 30) -> None:
-    """Write a table; `header` has (name, whether of numbers), and of many rows only the first are shown."""
+    """Write a table with at most `most` rows; `header` has the names and whether a column is numeric."""
     from rich.table import Table
     from rich.text import Text
 
@@ -102,7 +102,7 @@ def show_grid(title: str, header: list[tuple[str, bool]], rows: list[list[str]],
 
 
 def number(value: float | int | None) -> str:
-    """Write a number for reading: six digits, in groups of three before the point."""
+    """Write a number with six digits, in groups of three before the point."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

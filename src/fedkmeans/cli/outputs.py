@@ -1,4 +1,4 @@
-"""Places that the command line may write to without losing what is there."""
+"""Checks of the places that commands write to; nothing is lost that is there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkmeans.model import FILE_SUFFIX, check_destination, is_model
 
 
 def check_model_place(out: Path, force: bool) -> None:
-    """Raise unless a model can be saved at `out`; one that is there is replaced only when forced."""
+    """Raise unless a model can be saved at `out`; with `force` a model there is replaced."""
     if out.suffix.lower() in READERS:
         raise ModelError(
             f"--out {str(out)!r} has the suffix of a data file; a model is a folder or NAME{FILE_SUFFIX}"
@@ -26,7 +26,7 @@ def check_model_place(out: Path, force: bool) -> None:
 
 
 def check_new_folder(out: Path) -> None:
-    """Raise unless `out` can become a new folder: whatever is in a folder already would be lost."""
+    """Raise unless `out` can become a new folder."""
     _refuse_here(out, "a new folder")
     if out.is_dir() and any(out.iterdir()):
         raise DataError(f"folder {str(out)!r} is not empty; choose a new folder, or empty it first")
@@ -40,7 +40,7 @@ def check_new_folder(out: Path) -> None:
 
 
 def check_new_file(out: Path, force: bool) -> None:
-    """Raise unless `out` can become a file; one that is there is replaced only when forced."""
+    """Raise unless `out` can become a file; with `force` a file there is replaced."""
     if out.is_dir():
         raise DataError(f"{str(out)!r} is a folder, and a file is needed; give the name of a file in it")
     if out.exists() and not force:
@@ -50,7 +50,7 @@ def check_new_file(out: Path, force: bool) -> None:
 
 @contextmanager
 def writing(out: Path) -> Iterator[None]:
-    """Name the place that a library could not write to, in one line and without its temporary path."""
+    """Report an error of writing with the name of the place, not with that of a temporary file."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def writing(out: Path) -> Iterator[None]:
 
 
 def _refuse_here(out: Path, what: str) -> None:
-    # An empty name means the current folder too, which is not to be replaced under one's feet.
+    # An empty name also means the current folder, which must not be replaced.
     if out == Path():
         raise DataError(f"--out needs a name; give the name of {what}")
 

@@ -1,4 +1,4 @@
-"""The process around the command line: what its streams can show, and signals that end it. Light."""
+"""Streams and signals of the process. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 class Ended(KeyboardInterrupt):
-    """The process was told to end; whatever saves its work after Ctrl-C does so now too."""
+    """A signal told the process to end; work is saved as after Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def exit_code(stop: KeyboardInterrupt) -> int:
 
 
 def make_streams_safe() -> None:
-    """Let no character that a stream cannot encode end the program: something like it is written."""
+    """Replace characters that a stream cannot encode, instead of failing."""
     codecs.register_error("fedkmeans", _something_like_it)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -58,7 +58,7 @@ def _something_like_it(error: UnicodeError) -> tuple[str, int]:
 def end_like_ctrl_c() -> None:
     """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup).
 
-    A second signal at once after the first is ignored, as the first is being dealt with.
+    A second signal shortly after the first is ignored.
     """
     terminals = [number for number in (1, 2) if _is_terminal(number)]
     ignored_until = 0.0
@@ -68,7 +68,7 @@ def end_like_ctrl_c() -> None:
         if time.monotonic() < ignored_until:
             return
         ignored_until = time.monotonic() + _AT_ONCE_S
-        # Python gives up its handlers before it exits; a late signal would change the exit code then.
+        # Python removes its handlers before it exits; a late signal would change the exit code.
         atexit.register(_ignore)
         if number not in (signal.SIGTERM, signal.SIGINT):
             _leave(terminals)
@@ -92,7 +92,7 @@ def _is_terminal(number: int) -> bool:
 
 
 def _leave(terminals: list[int]) -> None:
-    """Write to nowhere what would go to a terminal that has hung up, and would raise an error there."""
+    """Discard output to a terminal that has hung up; writing there would raise an error."""
     for number in terminals:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
@@ -101,12 +101,12 @@ def _leave(terminals: list[int]) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ignore signals for the moment that it takes to save; a second Ctrl-C would lose the work."""
+    """Ignore signals while a result is saved; a second Ctrl-C would lose the work."""
     before: dict[int, Any] = {}
     try:
         for number in (signal.SIGINT, *_ENDING):
             before[number] = signal.signal(number, signal.SIG_IGN)
-    except ValueError:  # only the main thread may; to others no signal comes
+    except ValueError:  # not the main thread, which alone receives signals
         pass
     try:
         yield
