@@ -43,11 +43,11 @@ def scan_clients(data, which, places, received, settings, scratch, workspace, re
 @part_of_caller()
 def scan_client(data, client, place, received, settings, scratch, workspace, results):
     """Local steps of one client."""
-    k, n_active = len(received), len(received)
+    k, n_active, active = len(received), len(received), workspace.n_rows
     local, sums, count, own = workspace.local, workspace.means, workspace.count, workspace.squares
     with_inertia = len(results.inertia) > 0
     for j in range(k):
-        workspace.n_rows[j] = j  # the active clusters
+        active[j] = j
         copy(received[j], local[j])
     for step in range(settings.max_local):
         for j in range(k):
@@ -65,59 +65,50 @@ def scan_client(data, client, place, received, settings, scratch, workspace, res
                 for j in range(k):
                     results.received_inertia[place] += own[j]
             if settings.drop:
-                n_active = drop_empty(received, workspace)
-        if move_to_means(n_active, workspace) < settings.tol_local:
+                n_active = drop_empty(received, local, sums, count, own, active)
+        if move_to_means(n_active, local, sums, count, own) < settings.tol_local:
             break
-    write_results(n_active, received, workspace, results, place)
-
-
-@inner()
-def drop_empty(received, workspace):
-    """Leave out clusters without rows; returns how many are left. Their numbers go to workspace.n_rows."""
-    count, own, n_active = workspace.count, workspace.squares, 0
-    for j in range(len(received)):
-        if count[j] > 0:
-            workspace.n_rows[n_active] = j
-            copy(received[j], workspace.local[n_active])
-            copy(workspace.means[j], workspace.means[n_active])
-            count[n_active], own[n_active] = count[j], own[j]
-            n_active += 1
-    return n_active
-
-
-@inner()
-def move_to_means(n_active, workspace):
-    """Move the local centroids to the means of their rows; returns by how far, over all clusters."""
-    local, count, movement = workspace.local, workspace.count, 0.0
-    for j in range(n_active):
-        if count[j] > 0:
-            away = 0.0
-            for f in range(local.shape[1]):
-                mean = workspace.means[j, f] / count[j]
-                away += (mean - local[j, f]) ** 2
-                local[j, f] = mean
-            movement += away
-            # Σ‖x - mean‖² from distances to the previous centroid.
-            workspace.squares[j] -= count[j] * away
-    return np.sqrt(movement)
-
-
-@inner()
-def write_results(n_active, received, workspace, results, place):
-    """Write local centroids, counts and inertia after the last step."""
-    with_inertia = len(results.inertia) > 0
-    for j in range(len(received)):
+    for j in range(k):
         copy(received[j], results.means[place, j])
         results.status[place, j] = MEAN
         results.last_counts[place, j] = 0.0
         if with_inertia:
             results.inertia[place, j] = 0.0
     for q in range(n_active):
-        j = workspace.n_rows[q]
-        copy(workspace.local[q], results.means[place, j])
-        results.last_counts[place, j] = workspace.count[q]
+        copy(local[q], results.means[place, active[q]])
+        results.last_counts[place, active[q]] = count[q]
         if with_inertia:
-            results.inertia[place, j] = max(workspace.squares[q], 0.0)
+            results.inertia[place, active[q]] = max(own[q], 0.0)
+
+
+@inner()
+def drop_empty(received, local, sums, count, own, active):
+    """Leave out clusters without rows; returns how many are left. Their numbers go to `active`."""
+    n_active = 0
+    for j in range(len(received)):
+        if count[j] > 0:
+            active[n_active] = j
+            copy(received[j], local[n_active])
+            copy(sums[j], sums[n_active])
+            count[n_active], own[n_active] = count[j], own[j]
+            n_active += 1
+    return n_active
+
+
+@inner()
+def move_to_means(n_active, local, sums, count, own):
+    """Move the local centroids to the means of their rows; returns by how far, over all clusters."""
+    movement = 0.0
+    for j in range(n_active):
+        if count[j] > 0:
+            away = 0.0
+            for f in range(local.shape[1]):
+                mean = sums[j, f] / count[j]
+                away += (mean - local[j, f]) ** 2
+                local[j, f] = mean
+            movement += away
+            own[j] -= count[j] * away  # Σ‖x - mean‖² from distances to the previous centroid
+    return np.sqrt(movement)
 
 
 @inner()
