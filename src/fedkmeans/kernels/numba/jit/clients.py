@@ -45,7 +45,9 @@ def scan_client(data, client, place, received, settings, scratch, workspace, res
     """Local steps of one client."""
     k, n_active, active = len(received), len(received), workspace.n_rows
     local, sums, count, own = workspace.local, workspace.means, workspace.count, workspace.squares
-    with_inertia = len(results.inertia) > 0
+    means, status, last_counts = results.means, results.status, results.last_counts
+    inertia, received_inertia = results.inertia, results.received_inertia
+    start, stop, with_inertia = data.starts[client], data.starts[client + 1], len(inertia) > 0
     for j in range(k):
         active[j] = j
         copy(received[j], local[j])
@@ -55,30 +57,30 @@ def scan_client(data, client, place, received, settings, scratch, workspace, res
         fill(count, 0.0)
         fill(own, 0.0)
         scan_table(
-            data.X, data.weight, data.starts[client], data.starts[client + 1], local[:n_active], scratch,
-            scratch.label[:0], sums, count, own if with_inertia else own[:0],
+            data.X, data.weight, start, stop, local[:n_active], scratch, scratch.label[:0], sums, count,
+            own if with_inertia else own[:0],
         )  # fmt: skip
         if step == 0:
             copy(count, results.counts[place])
             if with_inertia:
-                results.received_inertia[place] = 0.0
+                received_inertia[place] = 0.0
                 for j in range(k):
-                    results.received_inertia[place] += own[j]
+                    received_inertia[place] += own[j]
             if settings.drop:
                 n_active = drop_empty(received, local, sums, count, own, active)
         if move_to_means(n_active, local, sums, count, own) < settings.tol_local:
             break
     for j in range(k):
-        copy(received[j], results.means[place, j])
-        results.status[place, j] = MEAN
-        results.last_counts[place, j] = 0.0
+        copy(received[j], means[place, j])
+        status[place, j] = MEAN
+        last_counts[place, j] = 0.0
         if with_inertia:
-            results.inertia[place, j] = 0.0
+            inertia[place, j] = 0.0
     for q in range(n_active):
-        copy(local[q], results.means[place, active[q]])
-        results.last_counts[place, active[q]] = count[q]
+        copy(local[q], means[place, active[q]])
+        last_counts[place, active[q]] = count[q]
         if with_inertia:
-            results.inertia[place, active[q]] = max(own[q], 0.0)
+            inertia[place, active[q]] = max(own[q], 0.0)
 
 
 @inner()
@@ -112,31 +114,31 @@ def move_to_means(n_active, local, sums, count, own):
 
 
 @inner()
-def local_centroid(received, results, i, j):
+def local_centroid(received, means, status, i, j):
     """Local centroid of cluster j of client i."""
-    return received[j] if results.status[i, j] == AS_RECEIVED else results.means[i, j]
+    return received[j] if status[i, j] == AS_RECEIVED else means[i, j]
 
 
 @entry()
 def add_up(weights, places, received, results, first, last, weighted_sum, plain_sum):
     """Add Σ ω c and Σ c over clients, for clusters `first` to `last`, in the order of the clients."""
-    m, n = received.shape[1], len(places)
+    m, n, means, status = received.shape[1], len(places), results.means, results.status
     for j in range(first, last):
         a = 0
         # Four clients at a time, so that the sums are read and written once for four terms.
         while a + 4 <= n:
             w0, w1, w2, w3 = weights[a, j], weights[a + 1, j], weights[a + 2, j], weights[a + 3, j]
-            c0 = local_centroid(received, results, places[a], j)
-            c1 = local_centroid(received, results, places[a + 1], j)
-            c2 = local_centroid(received, results, places[a + 2], j)
-            c3 = local_centroid(received, results, places[a + 3], j)
+            c0 = local_centroid(received, means, status, places[a], j)
+            c1 = local_centroid(received, means, status, places[a + 1], j)
+            c2 = local_centroid(received, means, status, places[a + 2], j)
+            c3 = local_centroid(received, means, status, places[a + 3], j)
             for f in range(m):
                 x0, x1, x2, x3 = c0[f], c1[f], c2[f], c3[f]
                 weighted_sum[j, f] = (((weighted_sum[j, f] + w0 * x0) + w1 * x1) + w2 * x2) + w3 * x3
                 plain_sum[j, f] = (((plain_sum[j, f] + x0) + x1) + x2) + x3
             a += 4
         while a < n:
-            own, centroid = weights[a, j], local_centroid(received, results, places[a], j)
+            own, centroid = weights[a, j], local_centroid(received, means, status, places[a], j)
             for f in range(m):
                 weighted_sum[j, f] += own * centroid[f]
                 plain_sum[j, f] += centroid[f]
