@@ -431,7 +431,7 @@ WALKED = {
     "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",
     "two_lowest_means", "consider_received", "decide_by_means", "find_local", "mean_of", "means_move",
     "movement_of", "inertia_of_clients", "coarse_distance", "coarsen", "load_coarse", "single_movements",
-    "place_centroids", "scan_client", "drop_empty", "move_to_means", "write_results", "start_steps",
+    "place_centroids", "scan_client", "drop_empty", "move_to_means", "start_steps",
     "choose_labels", "freeze_empty", "change_labels", "surely_moves", "sum_first", "last_labels",
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Copies of rows that are faster to read than the rows: in single precision, and as bytes."""
+"""Copies of rows as bytes, which are faster to read than the rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SAMPLE, _DEVIATIONS = 256, 20
 
 
 class Copies:
-    """Copies of all rows in single precision and as bytes; made when they are first needed.
+    """Copies of all rows as bytes, made when they are first needed, and the scale for single precision.
+
+    Many rows do not fit into the processor's caches, and reading them takes longer than computing
+    distances. Bytes are read faster, and mostly they suffice.
 
     In single precision everything is shifted to the mean of the first centroids and scaled by a power of
     two so that the longest of them has a length of about one. If later centroids are far longer, shift and
     scale are chosen anew.
-
-    Many rows do not fit into the processor's caches, and reading them takes longer than computing
-    distances. Reading bytes takes a quarter of the time of single precision, and mostly they suffice.
     """
 
     def __init__(self, data: Any, n_clients: int) -> None:
@@ -37,8 +37,6 @@ class Copies:
         self.n_scalings = 0
         lowest, spacing = even_steps(data[:: max(1, n // _SAMPLE)])
         self.arrays = RowCopies(
-            rows=np.empty((n, m), dtype=np.float32),
-            lengths=np.empty(n, dtype=np.float32),
             shift=np.zeros(m, dtype=self.kind),
             factor=self.kind(0.0),
             filled=np.zeros(n_clients, dtype=np.bool_),
@@ -69,9 +67,7 @@ class Copies:
 
     def _choose_scale(self, centroids: FloatArray) -> None:
         """Choose shift and scale for these centroids."""
-        # First mark all copies as invalid, in case of an interrupt.
-        self.n_scalings += 1
-        self.arrays.filled[:] = False
+        self.n_scalings += 1  # first, in case of an interrupt: what was scaled before is invalid
         self.arrays.shift[:] = centroids.mean(axis=0)
         longest = float(np.linalg.norm(centroids - self.arrays.shift, axis=1).max())
         # Within the range of the dtype, also for one over it.
@@ -82,7 +78,7 @@ class Copies:
     def n_bytes(rows: Rows) -> int:
         """Size of the copies in bytes."""
         n, m = rows.X.shape
-        return int(n * (5 * m + 16))
+        return int(n * (m + 12))
 
 
 def even_steps(rows: Any) -> tuple[float, float]:

@@ -162,7 +162,8 @@ def measure(X, start, stop, centroids, copies, near, scratch, lower, upper, labe
         longest = max(longest, near.lengths[j])
     for block in range(start, stop, size):
         n, first = min(size, stop - block), block - start
-        rows, lengths = copies.rows[block : block + n], copies.lengths[block : block + n]
+        rows, lengths = scratch.rows[: n * m].reshape(n, m), scratch.lengths[:n]
+        load_rows(X, block, n, copies.shift, copies.factor, rows, lengths)
         values = nearest_by_product(
             X, block, centroids, rows, lengths, near.scaled, near.squares, longest, scratch
         )  # fmt: skip
@@ -206,10 +207,6 @@ def follow_labels(data, which, received, latest, copies, near, bounds, scratch, 
         copy(labels, bounds.before[start:stop])
         renew = query < 0 or query <= latest + 1 - n_past
         if not copies.filled[i]:
-            load_rows(
-                X, start, n, copies.shift, copies.factor, copies.rows[start:stop],
-                copies.lengths[start:stop],
-            )  # fmt: skip
             load_coarse(X, start, n, copies)
             copies.filled[i] = True
         if not renew:

@@ -43,11 +43,13 @@ def scan_clients(data, which, places, received, settings, scratch, workspace, re
 @part_of_caller()
 def scan_client(data, client, place, received, settings, scratch, workspace, results):
     """Local steps of one client."""
-    k, n_active = len(received), len(received)
+    k, n_active, active = len(received), len(received), workspace.n_rows
     local, sums, count, own = workspace.local, workspace.means, workspace.count, workspace.squares
-    with_inertia = len(results.inertia) > 0
+    means, status, last_counts = results.means, results.status, results.last_counts
+    inertia, received_inertia = results.inertia, results.received_inertia
+    start, stop, with_inertia = data.starts[client], data.starts[client + 1], len(inertia) > 0
     for j in range(k):
-        workspace.n_rows[j] = j  # the active clusters
+        active[j] = j
         copy(received[j], local[j])
     for step in range(settings.max_local):
         for j in range(k):
@@ -55,97 +57,88 @@ def scan_client(data, client, place, received, settings, scratch, workspace, res
         fill(count, 0.0)
         fill(own, 0.0)
         scan_table(
-            data.X, data.weight, data.starts[client], data.starts[client + 1], local[:n_active], scratch,
-            scratch.label[:0], sums, count, own if with_inertia else own[:0],
+            data.X, data.weight, start, stop, local[:n_active], scratch, scratch.label[:0], sums, count,
+            own if with_inertia else own[:0],
         )  # fmt: skip
         if step == 0:
             copy(count, results.counts[place])
             if with_inertia:
-                results.received_inertia[place] = 0.0
+                received_inertia[place] = 0.0
                 for j in range(k):
-                    results.received_inertia[place] += own[j]
+                    received_inertia[place] += own[j]
             if settings.drop:
-                n_active = drop_empty(received, workspace)
-        if move_to_means(n_active, workspace) < settings.tol_local:
+                n_active = drop_empty(received, local, sums, count, own, active)
+        if move_to_means(n_active, local, sums, count, own) < settings.tol_local:
             break
-    write_results(n_active, received, workspace, results, place)
+    for j in range(k):
+        copy(received[j], means[place, j])
+        status[place, j] = MEAN
+        last_counts[place, j] = 0.0
+        if with_inertia:
+            inertia[place, j] = 0.0
+    for q in range(n_active):
+        copy(local[q], means[place, active[q]])
+        last_counts[place, active[q]] = count[q]
+        if with_inertia:
+            inertia[place, active[q]] = max(own[q], 0.0)
 
 
 @inner()
-def drop_empty(received, workspace):
-    """Leave out clusters without rows; returns how many are left. Their numbers go to workspace.n_rows."""
-    count, own, n_active = workspace.count, workspace.squares, 0
+def drop_empty(received, local, sums, count, own, active):
+    """Leave out clusters without rows; returns how many are left. Their numbers go to `active`."""
+    n_active = 0
     for j in range(len(received)):
         if count[j] > 0:
-            workspace.n_rows[n_active] = j
-            copy(received[j], workspace.local[n_active])
-            copy(workspace.means[j], workspace.means[n_active])
+            active[n_active] = j
+            copy(received[j], local[n_active])
+            copy(sums[j], sums[n_active])
             count[n_active], own[n_active] = count[j], own[j]
             n_active += 1
     return n_active
 
 
 @inner()
-def move_to_means(n_active, workspace):
+def move_to_means(n_active, local, sums, count, own):
     """Move the local centroids to the means of their rows; returns by how far, over all clusters."""
-    local, count, movement = workspace.local, workspace.count, 0.0
+    movement = 0.0
     for j in range(n_active):
         if count[j] > 0:
             away = 0.0
             for f in range(local.shape[1]):
-                mean = workspace.means[j, f] / count[j]
+                mean = sums[j, f] / count[j]
                 away += (mean - local[j, f]) ** 2
                 local[j, f] = mean
             movement += away
-            # Σ‖x - mean‖² from distances to the previous centroid.
-            workspace.squares[j] -= count[j] * away
+            own[j] -= count[j] * away  # Σ‖x - mean‖² from distances to the previous centroid
     return np.sqrt(movement)
 
 
 @inner()
-def write_results(n_active, received, workspace, results, place):
-    """Write local centroids, counts and inertia after the last step."""
-    with_inertia = len(results.inertia) > 0
-    for j in range(len(received)):
-        copy(received[j], results.means[place, j])
-        results.status[place, j] = MEAN
-        results.last_counts[place, j] = 0.0
-        if with_inertia:
-            results.inertia[place, j] = 0.0
-    for q in range(n_active):
-        j = workspace.n_rows[q]
-        copy(workspace.local[q], results.means[place, j])
-        results.last_counts[place, j] = workspace.count[q]
-        if with_inertia:
-            results.inertia[place, j] = max(workspace.squares[q], 0.0)
-
-
-@inner()
-def local_centroid(received, results, i, j):
+def local_centroid(received, means, status, i, j):
     """Local centroid of cluster j of client i."""
-    return received[j] if results.status[i, j] == AS_RECEIVED else results.means[i, j]
+    return received[j] if status[i, j] == AS_RECEIVED else means[i, j]
 
 
 @entry()
 def add_up(weights, places, received, results, first, last, weighted_sum, plain_sum):
     """Add Σ ω c and Σ c over clients, for clusters `first` to `last`, in the order of the clients."""
-    m, n = received.shape[1], len(places)
+    m, n, means, status = received.shape[1], len(places), results.means, results.status
     for j in range(first, last):
         a = 0
         # Four clients at a time, so that the sums are read and written once for four terms.
         while a + 4 <= n:
             w0, w1, w2, w3 = weights[a, j], weights[a + 1, j], weights[a + 2, j], weights[a + 3, j]
-            c0 = local_centroid(received, results, places[a], j)
-            c1 = local_centroid(received, results, places[a + 1], j)
-            c2 = local_centroid(received, results, places[a + 2], j)
-            c3 = local_centroid(received, results, places[a + 3], j)
+            c0 = local_centroid(received, means, status, places[a], j)
+            c1 = local_centroid(received, means, status, places[a + 1], j)
+            c2 = local_centroid(received, means, status, places[a + 2], j)
+            c3 = local_centroid(received, means, status, places[a + 3], j)
             for f in range(m):
                 x0, x1, x2, x3 = c0[f], c1[f], c2[f], c3[f]
                 weighted_sum[j, f] = (((weighted_sum[j, f] + w0 * x0) + w1 * x1) + w2 * x2) + w3 * x3
                 plain_sum[j, f] = (((plain_sum[j, f] + x0) + x1) + x2) + x3
             a += 4
         while a < n:
-            own, centroid = weights[a, j], local_centroid(received, results, places[a], j)
+            own, centroid = weights[a, j], local_centroid(received, means, status, places[a], j)
             for f in range(m):
                 weighted_sum[j, f] += own * centroid[f]
                 plain_sum[j, f] += centroid[f]

@@ -62,18 +62,14 @@ class LocalResults(NamedTuple):
 
 
 class RowCopies(NamedTuple):
-    """Copies of all rows that are faster to read: in single precision, and as bytes.
+    """Coarse copies of all rows as bytes, which are faster to read, and how single precision is scaled.
 
     Attributes
     ----------
-    rows : ndarray of shape (n, m), single precision
-        Shifted and scaled.
-    lengths : ndarray of shape (n,), single precision
-        Their squared lengths.
     shift : ndarray of shape (m,)
-        Of the data's precision.
+        Subtracted from rows and centroids for single precision; of the data's precision.
     factor : number
-        Of the data's precision; a power of two.
+        Then multiplied to them; of the data's precision, and a power of two.
     filled : ndarray of shape (N,)
         Whether the rows of a client have been copied.
     coarse, coarse_squares : ndarray of shape (n, m), bytes, and (n,), integers
@@ -84,8 +80,6 @@ class RowCopies(NamedTuple):
         The lowest of the 256 numbers, and their spacing.
     """
 
-    rows: Any
-    lengths: Any
     shift: Any
     factor: Any
     filled: Any
