@@ -7,11 +7,11 @@ from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
-from fedkmeans.algorithms.fit import wf_kmeans
+from fedkmeans.algorithms.fit import find_memory, wf_kmeans
 from fedkmeans.algorithms.initialization import INITIALIZERS
-from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Plan, request_score
+from fedkmeans.algorithms.rounds import RoundConfig, request_score
 from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.protocol.exchange import run
 
@@ -354,7 +354,7 @@ def test_restarts_are_compared_per_sample_not_per_client():
         yield from ()
         return next(starts)
 
-    plan = Plan(seed=0, learning_rate=1.0, momentum=0.0, stopping=Stopping(max_rounds=1))
+    plan = RoundConfig(seed=0, learning_rate=1.0, momentum=0.0, stopping=Stopping(max_rounds=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(INITIALIZERS, "random", start)
         conversation = wf_kmeans(

@@ -12,10 +12,11 @@ from benchmarks.memory_study.report import write_report
 from benchmarks.memory_study.runner import carry_out, first_within, run, value_at
 
 from fedkmeans import FederatedKMeans
-from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Plan, run_rounds
+from fedkmeans.algorithms.fit import find_memory
+from fedkmeans.algorithms.rounds import Plan, run_rounds
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.protocol import exchange
 
 pytestmark = pytest.mark.slow

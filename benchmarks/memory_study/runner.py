@@ -30,10 +30,11 @@ from benchmarks.memory_study.grid import (
     Task,
 )
 from fedkmeans import FederatedKMeans, estimators
-from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Observer, Plan, run_rounds
+from fedkmeans.algorithms.fit import find_memory
+from fedkmeans.algorithms.rounds import Observer, Plan, run_rounds
 from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.protocol import exchange
 
 # Scoring all rows costs as much as a few rounds: often at first, then in steps of about 5 %.

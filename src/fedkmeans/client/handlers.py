@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
 
 import numpy as np
 
 from fedkmeans._utils.threads import in_threads
-from fedkmeans._utils.typing import ClientId, DataArray, IntArray
+from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
 from fedkmeans.client.delta_state import make_delta
 from fedkmeans.client.local_kmeans import local_clusters
 from fedkmeans.client.shared_table import SharedTable
@@ -27,7 +28,7 @@ from fedkmeans.kernels.weighting import USES_INERTIA, needs_inertia, weights_for
 from fedkmeans.protocol import messages
 from fedkmeans.protocol.exchange import Total, add_up
 from fedkmeans.protocol.messages import LocalUpdate, Query, Reply
-from fedkmeans.protocol.statistics import ClusterStatistics
+from fedkmeans.protocol.statistics import ClusterStatistics, StackedStatistics
 
 if TYPE_CHECKING:
     from fedkmeans.client.site import Site
@@ -71,6 +72,13 @@ class SiteGroup:
             np.array([site.index for site in sites]),
         )
 
+    def part(self, places: IntArray) -> SiteGroup:
+        """Some of the sites, by their places in the group."""
+        if len(places) == len(self.sites):
+            return self
+        sites = [self.sites[place] for place in places]
+        return SiteGroup(sites, tuple(site.name for site in sites), self.table, self.which[places])
+
 
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
     """Let several sites answer the same query, each with what of it is addressed to it."""
@@ -106,6 +114,8 @@ def total_of(panel: SiteGroup, query: Query, n_threads: int = 1) -> Total:
         totals = [total_of(panel, part, n_threads) for part in query.queries]
         bundle = messages.BundleReply(tuple(total.record for total in totals))
         return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
+    if panel.table is not None and isinstance(query, messages.SendStatistics):
+        return _total_statistics(panel, query, n_threads)
     if panel.table is None or not (isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
         return add_up(answer_all(panel.sites, query, n_threads))
     table, n_clients = panel.table, len(panel.sites)
@@ -121,6 +131,69 @@ def total_of(panel: SiteGroup, query: Query, n_threads: int = 1) -> Total:
     record = messages.ClusterTotals(weighted_sum, weight, plain_sum, n_clients)
     size = weighted_sum.nbytes + weight.nbytes  # of a `LocalModel`
     return Total(record, panel.names, n_clients * size)
+
+
+def _total_statistics(group: SiteGroup, query: messages.SendStatistics, n_threads: int) -> Total:
+    """The same for statistics, which are added in the order of the clients' names."""
+    table, update = group.table, query.update
+    assert table is not None
+    weighted_sum = np.full(update.centroids.shape, -0.0)  # the only number that changes no sum
+    plain_sum, numbers = np.zeros_like(weighted_sum), []
+    with table.lock:
+        for some in table.portions(np.arange(len(group.sites)), update):
+            part = group.part(some)
+            outcome = table.local_steps(part.which, update, True, n_threads)
+            weight = _weights(part, update, outcome)
+            outcome.add_to(weight, weighted_sum, plain_sum)
+            inertia: Any = outcome.received_inertia
+            numbers.append(np.column_stack([weight, weight > 0, inertia, table.n_samples[part.which]]))
+    # One after the other, as records are added; a plain sum might add them in another order.
+    sums = np.add.accumulate(np.concatenate(numbers))[-1]
+    k = len(weighted_sum)
+    record = ClusterStatistics(
+        weighted_sum, sums[:k].copy(), sums[k : 2 * k].copy(), float(sums[-2]), float(sums[-1])
+    )
+    return Total(record, group.names, len(group.sites) * messages.n_bytes(record))
+
+
+def statistics_of(group: SiteGroup, query: messages.SendStatistics, n_threads: int = 1) -> StackedStatistics:
+    """Statistics of sites of one table, without a copy of what the kernel knows."""
+    table, update = group.table, query.update
+    assert table is not None
+    with table.lock:
+        outcome = table.local_steps(group.which, update, True, n_threads)
+        weight = _weights(group, update, outcome)
+        values, places = outcome.stacked()
+        stacked = StackedStatistics(
+            group.names,
+            values,
+            places,
+            weight,
+            weight,
+            np.array(outcome.received_inertia),
+            table.n_samples[group.which],
+            outcome.changes,
+            table.kernel_name,
+            n_threads,
+            table.lock,
+        )
+        table.lent = ref(stacked)
+    return stacked
+
+
+def _weights(group: SiteGroup, update: LocalUpdate, outcome: Outcome) -> FloatArray:
+    """Weights of all sites that may be remembered, a new array of shape (A, k)."""
+    if isinstance(update.weighting, str):
+        n_samples = group.table.n_samples[group.which]  # type: ignore[union-attr]
+        weight = np.array(weights_for(update.weighting, _summary(outcome, n_samples)))
+    else:
+        locals_ = [_summary(outcome, site.n_samples, place) for place, site in enumerate(group.sites)]
+        weight = np.stack([weights_for(update.weighting, local) for local in locals_])
+    for name, own in zip(
+        group.names, (weight > 0) & (outcome.counts == 0) & (outcome.last_counts == 0), strict=True
+    ):
+        _check_remembered(name, own)
+    return weight
 
 
 def _local_work(
@@ -206,13 +279,18 @@ def _model(site: Site, query: LocalUpdate, local: LocalSummary) -> messages.Loca
     return messages.LocalModel(local.centroids, weights_for(query.weighting, local))
 
 
-def _statistics(site: Site, query: messages.SendStatistics, local: LocalSummary) -> ClusterStatistics:
-    weight = weights_for(query.update.weighting, local)
-    if (weight[(local.counts == 0) & (local.last_counts == 0)] > 0).any():
+def _check_remembered(client: ClientId, wrong: Any) -> None:
+    """Refuse weights of clusters without points, shape (k,)."""
+    if wrong.any():
         raise ParameterError(
-            f"Client {site.name!r}: the weighting rule gives weight to a cluster in which the client has no "
+            f"Client {client!r}: the weighting rule gives weight to a cluster in which the client has no "
             "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
         )
+
+
+def _statistics(site: Site, query: messages.SendStatistics, local: LocalSummary) -> ClusterStatistics:
+    weight = weights_for(query.update.weighting, local)
+    _check_remembered(site.name, (weight > 0) & (local.counts == 0) & (local.last_counts == 0))
     return ClusterStatistics(
         weighted_sum=weight[:, None] * local.centroids,
         weight=weight,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import Any
+from weakref import ReferenceType
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.kernels import AUTO, Kernel, Outcome, Rows, choose_kernel, find_kernel
 from fedkmeans.kernels.sparse import Table
 from fedkmeans.protocol.messages import LocalUpdate
+from fedkmeans.protocol.statistics import StackedStatistics
 
 
 def common_table(parts: Sequence[DataArray]) -> DataArray | None:
@@ -63,13 +65,15 @@ class SharedTable:
         self.kernel_name = choose_kernel(kernel, len(self.rows.starts) - 1, X.size)
         # A kernel remembers the last steps of the clients: two fits on the same rows take turns.
         self.lock = RLock()
+        # Statistics that were sent last, as long as anybody holds them: they are in the kernel's arrays.
+        self.lent: ReferenceType[StackedStatistics] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "lock"}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("lock", "lent")}
         return {**state, "rows": replace(self.rows, memo=None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, lock=RLock())
+        self.__dict__.update(state, lock=RLock(), lent=None)
 
     def use_kernel(self, name: str) -> None:
         """Let another kernel do the work from now on."""
@@ -104,6 +108,10 @@ class SharedTable:
 
     def local_steps(self, which: IntArray, update: LocalUpdate, inertia: bool, n_threads: int) -> Outcome:
         """Local steps of some of the clients; hold the `lock` while the outcome is in use."""
+        lent = None if self.lent is None else self.lent()
+        if lent is not None:  # somebody still reads what these steps will overwrite
+            lent.detach()
+        self.lent = None
         return self.kernel.local_steps(
             self.rows,
             which,

@@ -20,12 +20,12 @@ import scipy.linalg  # noqa: F401 - compiled code multiplies by its library; `th
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Clustered, Outcome, Rows
-from fedkmeans.kernels.numba import ahead, compiled, gram_kmeans
+from fedkmeans.kernels.base import Clustered, NewStatistics, Outcome, Rows
+from fedkmeans.kernels.numba import ahead, compiled, gram_kmeans, totals
 from fedkmeans.kernels.numba.bounds_cache import Memo, Trail
 from fedkmeans.kernels.numba.gram_kmeans import Draws
 from fedkmeans.kernels.numba.scanning import NOTHING, as_data, as_double, scan_rows
-from fedkmeans.kernels.numba.work import Work
+from fedkmeans.kernels.numba.work import Work, by_clusters
 from fedkmeans.kernels.reference import kernel as reference
 from fedkmeans.kernels.reference.kmeans import BETTER, best_of
 from fedkmeans.kernels.reference.lloyd import cluster_sums, double_block, means, relocate_empty
@@ -234,6 +234,29 @@ class Fast:
             return work.scan()
         with work.memo.following(trail):
             return work.follow(trail)
+
+    def renew(
+        self,
+        high: FloatArray,
+        low: FloatArray,
+        last: FloatArray,
+        slots: IntArray,
+        new: NewStatistics,
+        n_threads: int = 1,
+    ) -> None:
+        """Replace statistics of clients in a running total, several clusters at a time."""
+        by_clusters(
+            lambda first, stop: totals.renew(high, low, last, slots, new, first, stop),
+            len(high),
+            new.values[0].size * len(slots),
+            n_threads,
+        )
+
+    def renew_numbers(
+        self, high: FloatArray, low: FloatArray, last: FloatArray, slots: IntArray, new: FloatArray
+    ) -> None:
+        """Replace single numbers of clients in a running total."""
+        totals.renew_numbers(high, low, last, slots, new)
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
         """Begin to compile what such local steps need, in another process and once on a machine."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads, split_evenly
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Rows
-from fedkmeans.kernels.numba import ahead, compiled
+from fedkmeans.kernels.base import Changes, Rows
+from fedkmeans.kernels.numba import ahead, compiled, totals
 from fedkmeans.kernels.numba.bounds_cache import Grams, Ledger, Memo, Trail
 from fedkmeans.kernels.numba.copies import Copies
 from fedkmeans.kernels.numba.scanning import are_large, as_double, new_scratch, scan_rows
@@ -33,6 +33,7 @@ class Found:
     n_threads: int
     inertia: FloatArray | None = None
     received_inertia: FloatArray | None = None
+    changes: Changes | None = None
 
     @property
     def counts(self) -> FloatArray:
@@ -52,12 +53,8 @@ class Found:
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
         """Add Σ ω c and Σ c, several clusters at a time."""
-        ledger, k = self.ledger, len(self.received)
-        weights = as_double(weights)
-        # Eight times as many: adding up only waits for memory.
-        n_threads = self.n_threads if self.received.size * len(self.places) > 8 * WORTH_THREADS else 1
-        edges = [k * part // n_threads for part in range(n_threads + 1)]
-        in_threads(
+        ledger, weights = self.ledger, as_double(weights)
+        by_clusters(
             lambda first, last: compiled.add_up(
                 weights,
                 self.places,
@@ -69,9 +66,22 @@ class Found:
                 weighted_sum,
                 plain_sum,
             ),
-            list(pairwise(edges)),
-            n_threads,
+            len(self.received),
+            self.received.size * len(self.places),
+            self.n_threads,
         )
+
+    def stacked(self) -> tuple[FloatArray, IntArray]:
+        """Local centroids of clusters with points, where the kernel keeps them."""
+        return self.ledger.means, self.places
+
+
+def by_clusters(function: Callable[[int, int], None], k: int, n_numbers: int, n_threads: int) -> None:
+    """Call a function that adds up with the first and last of some clusters, in threads if it pays."""
+    # Eight times as many: adding up only waits for memory.
+    n_threads = n_threads if n_numbers > 8 * WORTH_THREADS else 1
+    edges = [k * part // n_threads for part in range(n_threads + 1)]
+    in_threads(function, list(pairwise(edges)), n_threads)
 
 
 @dataclass(slots=True)
@@ -180,6 +190,9 @@ class Work:
         return found
 
     def _add_inertia(self, trail: Trail, found: Found) -> None:
+        if self.max_local == 1:
+            self._add_cached_inertia(trail, found)
+            return
         n_clients, k = trail.ledger.counts.shape
         inertia, received_inertia = np.empty((n_clients, k)), np.empty(n_clients)
 
@@ -191,6 +204,22 @@ class Work:
 
         self._in_threads(work, np.arange(len(self.which)))
         found.inertia, found.received_inertia = inertia[self.which], received_inertia[self.which]
+
+    def _add_cached_inertia(self, trail: Trail, found: Found) -> None:
+        """Inertia after one local step, from what changed since the last time."""
+        cache, memo, ledger = trail.inertia_cache(self.rows), self.memo, trail.ledger
+        previous, moved = cache.begin(self.which, self.received)
+
+        def work(part: IntArray) -> None:
+            totals.received_inertia(
+                memo.data, memo.weights, self.rows.starts, self.which[part], self.received, moved[part],
+                trail.arrays.labels, ledger.counts, ledger.means, cache.arrays,
+            )  # fmt: skip
+
+        self._in_threads(work, np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED))
+        found.changes = cache.finish(self.which, previous)
+        found.inertia = cache.arrays.within[self.which]
+        found.received_inertia = (found.inertia + cache.arrays.away[self.which]).sum(axis=1)
 
     def scan(self) -> Found:
         """One pass over the rows a step; nothing is remembered."""

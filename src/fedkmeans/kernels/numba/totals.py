@@ -1,0 +1,216 @@
+"""Compiled arithmetic on statistics: running totals of many clients, and each client's inertia.
+
+`renew` gives the same bits as `fedkmeans.kernels.reference.totals.renew`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans.kernels.numba.compiling import kept, watch_compiling
+
+entry = partial(kept, nogil=True, error_model="numpy")
+inner = partial(njit, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+watch_compiling(__name__)
+
+# Where squares around a cluster's own mean are a smaller part of those around a common point, the
+# difference of two large numbers loses too many digits, and the rows are read instead.
+_LEAST_PART = 2.0**-10
+
+
+@inner()
+def plus(high, low, number):
+    """Add a number to high + low; see `statistics.two_sum`."""
+    total = high + number
+    of_number = total - high
+    rest = ((high - (total - of_number)) + (number - of_number)) + low
+    result = total + rest
+    of_rest = result - total
+    return result, (total - (result - of_rest)) + (rest - of_rest)
+
+
+@inner()
+def is_same(factor, values, old):
+    """Whether factor times values is what it was."""
+    for f in range(len(values)):  # noqa: SIM110 - written out for the compiler
+        if factor * values[f] != old[f]:
+            return False
+    return True
+
+
+@inner()
+def replace_row(high, low, old, factor, weight, values):
+    """Replace the statistics of one cluster of one client, both in its own row and in the total."""
+    m = len(values)
+    if old[m] == 0:
+        for f in range(m):
+            number = factor * values[f]
+            high[f], low[f] = plus(high[f], low[f], number)
+            old[f] = number
+    elif weight == 0:
+        for f in range(m):
+            high[f], low[f] = plus(high[f], low[f], -old[f])
+            old[f] = 0.0
+    else:
+        for f in range(m):
+            number = factor * values[f]
+            above, below = plus(high[f], low[f], -old[f])
+            high[f], low[f] = plus(above, below, number)
+            old[f] = number
+    for f, number in ((m, weight), (m + 1, 1.0 if weight > 0 else 0.0)):
+        above, below = plus(high[f], low[f], -old[f])
+        high[f], low[f] = plus(above, below, number)
+        old[f] = number
+
+
+@entry()
+def renew(high, low, last, slots, new, first, stop):
+    """See `fedkmeans.kernels.reference.totals.renew`; only clusters from `first` up to `stop`."""
+    m = new.values.shape[2]
+    for j in range(first, stop):
+        for a in range(len(slots)):
+            old, weight, factor = last[slots[a], j], new.weight[a, j], new.factor[a, j]
+            values = new.values[new.places[a], j]
+            if weight == old[m] and (weight == 0 or new.same[a, j] or is_same(factor, values, old)):
+                continue
+            replace_row(high[j], low[j], old, factor, weight, values)
+
+
+@entry()
+def renew_numbers(high, low, last, slots, new):
+    """The same for single numbers of each client: new (A, c), last (N, c), total (c,)."""
+    for c in range(new.shape[1]):
+        for a in range(len(slots)):
+            old = last[slots[a], c]
+            if new[a, c] != old:
+                above, below = plus(high[c], low[c], -old)
+                high[c], low[c] = plus(above, below, new[a, c])
+                last[slots[a], c] = new[a, c]
+
+
+class InertiaArrays(NamedTuple):
+    """What is kept to find a client's inertia without reading its rows again.
+
+    A cluster's inertia around the received centroid c is W + n ‖mean - c‖², where W is its inertia
+    around its own mean and n its weight. W changes only if rows join or leave the cluster.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Labels at the last time; -1 before the first.
+    changed : ndarray of shape (N, k), bool
+        Whether rows joined or left a cluster since the last time.
+    within, away : ndarray of shape (N, k)
+        W and n ‖mean - c‖².
+    middles : ndarray of shape (N, m)
+        Mean of each client's rows, a common point for all its clusters.
+    squares : ndarray of shape (n,)
+        Squared distance of each row to it; negative if not computed yet.
+    """
+
+    labels: IntArray
+    changed: Any
+    within: FloatArray
+    away: FloatArray
+    middles: FloatArray
+    squares: FloatArray
+
+
+@inner(fastmath={"reassoc", "contract", "nsz", "arcp"})
+def square_between(a, b):
+    """Squared distance of two vectors of double precision."""
+    total = 0.0
+    for f in range(len(a)):
+        total += (a[f] - b[f]) * (a[f] - b[f])
+    return total
+
+
+@inner(fastmath={"reassoc", "contract", "nsz", "arcp"})
+def square_to(X, p, vector):
+    """Squared distance of a row to a vector."""
+    total = 0.0
+    for f in range(len(vector)):
+        difference = np.float64(X[p, f]) - vector[f]
+        total += difference * difference
+    return total
+
+
+@inner()
+def measure_rows(X, start, stop, middle, squares):
+    """Fill in the mean of a client's rows and their squared distances to it."""
+    m = len(middle)
+    for f in range(m):
+        middle[f] = 0.0
+    for p in range(start, stop):
+        for f in range(m):
+            middle[f] += X[p, f]
+    for f in range(m):
+        middle[f] /= stop - start
+    for p in range(start, stop):
+        squares[p] = square_to(X, p, middle)
+
+
+@inner()
+def find_changes(labels, start, stop, cache, changed):
+    """Mark the clusters that rows joined or left; returns whether there are any."""
+    any_changed = False
+    for j in range(len(changed)):
+        changed[j] = False
+    for p in range(start, stop):
+        if labels[p] != cache.labels[p]:
+            any_changed = True
+            changed[labels[p]] = True
+            if cache.labels[p] >= 0:
+                changed[cache.labels[p]] = True
+            cache.labels[p] = labels[p]
+    return any_changed
+
+
+@inner()
+def inertia_within(X, weight, start, stop, j, around, count, mean, middle, cache):
+    """Inertia of a cluster around its own mean; `around` is its inertia around the middle."""
+    within = around - count * square_between(mean, middle)
+    if within > _LEAST_PART * around:
+        return within
+    within = 0.0
+    for p in range(start, stop):
+        if cache.labels[p] == j:
+            within += weight[p] * square_to(X, p, mean)
+    return within
+
+
+@entry()
+def received_inertia(X, weight, starts, which, received, moved, labels, counts, means, cache):
+    """Bring the cache of some clients up to date after one local step.
+
+    `moved` (A, k) says whether a centroid is another one than the client received the last time.
+    """
+    k = len(received)
+    around = np.empty(k)
+    for a in range(len(which)):
+        i = which[a]
+        start, stop = starts[i], starts[i + 1]
+        changed, middle = cache.changed[i], cache.middles[i]
+        if cache.squares[start] < 0:
+            measure_rows(X, start, stop, middle, cache.squares)
+        if find_changes(labels, start, stop, cache, changed):
+            for j in range(k):
+                around[j] = 0.0
+            for p in range(start, stop):
+                around[labels[p]] += weight[p] * cache.squares[p]
+        for j in range(k):
+            count = counts[i, j]
+            if count == 0:
+                cache.within[i, j] = cache.away[i, j] = 0.0
+                continue
+            if changed[j]:
+                cache.within[i, j] = inertia_within(
+                    X, weight, start, stop, j, around[j], count, means[i, j], middle, cache
+                )
+            if changed[j] or moved[a, j]:
+                cache.away[i, j] = count * square_between(means[i, j], received[j])
