@@ -189,10 +189,9 @@ def _weights(group: SiteGroup, update: LocalUpdate, outcome: Outcome) -> FloatAr
     else:
         locals_ = [_summary(outcome, site.n_samples, place) for place, site in enumerate(group.sites)]
         weight = np.stack([weights_for(update.weighting, local) for local in locals_])
-    for name, own in zip(
-        group.names, (weight > 0) & (outcome.counts == 0) & (outcome.last_counts == 0), strict=True
-    ):
-        _check_remembered(name, own)
+    wrong = (weight > 0) & (outcome.counts == 0) & (outcome.last_counts == 0)
+    if wrong.any():
+        _check_remembered(group.names[int(wrong.any(axis=1).argmax())], wrong)
     return weight
 
 
