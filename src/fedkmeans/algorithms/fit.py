@@ -1,4 +1,4 @@
-"""Whole fits, from the first question to the score: one conversation an algorithm."""
+"""Whole fits, from the first query to the score: one conversation per algorithm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedkmeans.algorithms.fkm import fkm_start, fkm_target
 from fedkmeans.algorithms.forgetting import forgetting
 from fedkmeans.algorithms.initialization import find_initializer
 from fedkmeans.algorithms.kfed import Variant, kfed_exchange
-from fedkmeans.algorithms.last_word import RunName, last_deltas, last_statistics
+from fedkmeans.algorithms.last_word import last_deltas, last_statistics
 from fedkmeans.algorithms.rounds import (
     Observer,
     RoundConfig,
@@ -27,7 +27,7 @@ from fedkmeans.algorithms.rounds import (
     run_rounds,
     sample_clients,
 )
-from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.algorithms.state import RoundInfo, RunName, State
 from fedkmeans.algorithms.wf_kmeans import LocalWork, weighted_average
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels.weighting import ECHOING

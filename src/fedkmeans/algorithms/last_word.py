@@ -29,7 +29,7 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.algorithms.latest_statistics import LatestStatistics
 from fedkmeans.algorithms.response_log import ResponseLog
 from fedkmeans.algorithms.server_update import remembered_target
-from fedkmeans.algorithms.state import State, Target
+from fedkmeans.algorithms.state import RunName, State, Target
 from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.errors import FederationError
 from fedkmeans.protocol.exchange import Ask, AskTotal, Conversation, NewId, Total
@@ -44,7 +44,7 @@ _OFTEN = 5
 class StatisticsOfAll:
     """State of `last_statistics`: each client's latest statistics, and their total.
 
-    Only the newest state of a run can go on: a round changes `latest` in place.
+    A round changes `latest` in place, so that only the newest state of a run can go on.
     """
 
     latest: LatestStatistics
@@ -99,18 +99,6 @@ class SumOfDeltas:
             counted={},
             response_log=replace(self.response_log, heard={}),
         )
-
-
-@dataclass(slots=True)
-class RunName:
-    """The name of a fit, under which clients keep what they sent; all its restarts share it."""
-
-    name: str = ""
-
-    def settle(self, proposed: str) -> str:
-        """Return the name; the first one proposed becomes it."""
-        self.name = self.name or proposed
-        return self.name
 
 
 def last_statistics(
