@@ -50,13 +50,8 @@ class LatestStatistics:
             return
         stacked = StackedStatistics.of(statistics)
         slots = self._slots_of(stacked.names)
-        same = np.zeros(stacked.weight.shape, dtype=np.bool_)
-        stamp = -2  # the next reply is compared with this one, number by number
-        if stacked.changes is not None:
-            previous, stamp, unchanged = stacked.changes
-            same = unchanged & (previous == self._stamps[slots])[:, None]
         with stacked.lock:
-            new = NewStatistics(stacked.stack, stacked.places, stacked.factor, stacked.weight, same)
+            new, stamp = stacked.new(slice(None), self._stamps[slots])
             self._renew(slots, new, stacked.inertia, stacked.n_samples, stacked.kernel, stacked.n_threads)
         self._stamps[slots] = stamp
         self.known.update(dict.fromkeys(stacked.names))
@@ -82,11 +77,7 @@ class LatestStatistics:
 
     def total(self) -> RunningTotal:
         """The total as it is now; later changes do not touch what is returned."""
-        high, low = (
-            ClusterStatistics(rows[:, :-2], rows[:, -2], rows[:, -1], float(inertia), float(n_samples))
-            for rows, (inertia, n_samples) in zip(self._total.copy(), self._total_numbers, strict=True)
-        )
-        return RunningTotal(high, low)
+        return RunningTotal.of_rows(self._total.copy(), self._total_numbers)
 
     def _slots_of(self, clients: tuple[ClientId, ...]) -> IntArray:
         """Places of the clients in the table; often the same clients come round after round."""

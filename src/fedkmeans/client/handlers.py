@@ -16,6 +16,7 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
+from fedkmeans.client.delta_stack import DeltaStack, StackedDelta, mode_of
 from fedkmeans.client.delta_state import make_delta
 from fedkmeans.client.local_kmeans import local_clusters
 from fedkmeans.client.shared_table import SharedTable
@@ -116,6 +117,8 @@ def total_of(panel: SiteGroup, query: Query, n_threads: int = 1) -> Total:
         return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
     if panel.table is not None and isinstance(query, messages.SendStatistics):
         return _total_statistics(panel, query, n_threads)
+    if panel.table is not None and isinstance(query, messages.SendDelta):
+        return _total_deltas(panel, query, n_threads)
     if panel.table is None or not (isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
         return add_up(answer_all(panel.sites, query, n_threads))
     table, n_clients = panel.table, len(panel.sites)
@@ -299,20 +302,64 @@ def _statistics(site: Site, query: messages.SendStatistics, local: LocalSummary)
     )
 
 
-def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messages.StatisticsDelta:
+def _keep_totals(site: Site, run: str, totals: dict[str, Any]) -> None:
+    site.delta_states[run] = totals  # at the end: the run that was silent longest comes first
+    while len(site.delta_states) > RUNS_KEPT:
+        site.delta_states.pop(next(iter(site.delta_states)))
+
+
+def _check_addressed(site: Site, query: messages.SendDelta) -> None:
     if site.name not in query.counted:
         raise FederationError(
             f"Client {site.name!r} was asked for what changed, but the query speaks only of "
             f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
         )
+
+
+def _total_deltas(group: SiteGroup, query: messages.SendDelta, n_threads: int) -> Total:
+    """The sum of what changed at sites of one table, in one pass over stacked states."""
+    table = group.table
+    assert table is not None
+    with table.lock:
+        statistics = statistics_of(group, messages.SendStatistics(query.update), n_threads)
+        before = [site.delta_states.get(query.run, {}).get(query.total) for site in group.sites]
+        stacks = (state.stack for state in before if isinstance(state, StackedDelta))
+        stack = next(stacks, None) or DeltaStack(len(table.rows.sizes), *query.update.centroids.shape)
+        modes = np.full(len(before), -1)
+        for place, (site, state) in enumerate(zip(group.sites, before, strict=True)):
+            _check_addressed(site, query)
+            if state is not None and not (isinstance(state, StackedDelta) and state.stack is stack):
+                stack.load(site.index, state.state() if isinstance(state, StackedDelta) else state)
+            acknowledged = query.counted[site.name]
+            mode = mode_of(stack, site.index, acknowledged) if state or acknowledged is None else None
+            totals = site.delta_states.pop(query.run, {})
+            if mode is not None:
+                modes[place] = mode
+                stack.counted_in[site.index], stack.pending_in[site.index] = acknowledged, query.exchange
+            if mode is not None or state is not None:
+                totals[query.total] = StackedDelta(stack, site.index)
+            _keep_totals(site, query.run, totals)
+        known = np.flatnonzero(modes >= 0)
+        difference = stack.renew(group.which[known], modes[known], known, statistics, table.kernel)
+    n_lost = len(before) - len(known)
+    nothing = messages.StatisticsDelta(
+        ClusterStatistics.nothing(*query.update.centroids.shape), 0, query.exchange
+    )
+    record = messages.DeltaTotals(difference, n_lost, frozenset([query.exchange]))
+    return Total(record, group.names, len(before) * messages.n_bytes(nothing))
+
+
+def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messages.StatisticsDelta:
+    _check_addressed(site, query)
     word = _statistics(site, messages.SendStatistics(query.update), local)
     totals = site.delta_states.pop(query.run, {})
-    delta, state = make_delta(totals.get(query.total), word, query.exchange, query.counted[site.name])
+    before = totals.get(query.total)
+    if isinstance(before, StackedDelta):
+        before = before.state()
+    delta, state = make_delta(before, word, query.exchange, query.counted[site.name])
     if state is not None:
         totals[query.total] = state
-    site.delta_states[query.run] = totals  # at the end: the run that was silent longest comes first
-    while len(site.delta_states) > RUNS_KEPT:
-        site.delta_states.pop(next(iter(site.delta_states)))
+    _keep_totals(site, query.run, totals)
     return delta
 
 

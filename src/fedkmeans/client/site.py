@@ -15,6 +15,7 @@ from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.client import handlers
 from fedkmeans.client.data_checks import check_data, check_name, check_weight
+from fedkmeans.client.delta_stack import StackedDelta
 from fedkmeans.client.delta_state import DeltaState
 from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.kernels import AUTO
@@ -91,7 +92,7 @@ class Site:
         self.index = index
         self.feature_names = feature_names
         self.policy = policy or SitePolicy()
-        self.delta_states: dict[str, dict[str, DeltaState]] = {}  # by run and total
+        self.delta_states: dict[str, dict[str, DeltaState | StackedDelta]] = {}  # by run and total
 
     @classmethod
     def from_shared_table(

@@ -136,6 +136,25 @@ class NewStatistics(NamedTuple):
     same: Any
 
 
+class DeltaArrays(NamedTuple):
+    """What N clients have sent towards a running total.
+
+    Attributes
+    ----------
+    high, low : ndarray of shape (N, k, m + 2)
+        Sum of each client's changes that were counted.
+    pending : ndarray of shape (N, k, m + 2)
+        Its latest change.
+    settled : ndarray of shape (N, k), bool
+        Whether the latest change of a cluster is zero.
+    """
+
+    high: FloatArray
+    low: FloatArray
+    pending: FloatArray
+    settled: Any
+
+
 class Outcome(Protocol):
     """What came of the local steps of A clients; good until the next local steps on the same rows."""
 
@@ -274,6 +293,18 @@ class Kernel(Protocol):
         n_threads: int = 1,
     ) -> None:
         """Replace statistics of clients in a running total; see `reference.totals.renew`."""
+        ...
+
+    def renew_deltas(
+        self,
+        state: DeltaArrays,
+        slots: IntArray,
+        modes: Any,
+        new: NewStatistics,
+        total: FloatArray,
+        n_threads: int = 1,
+    ) -> None:
+        """Find what changed at clients and add it to a total (2, k, m + 2); see `reference.totals`."""
         ...
 
     def renew_numbers(

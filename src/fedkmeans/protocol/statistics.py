@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
-from fedkmeans.kernels.base import Changes
+from fedkmeans.kernels.base import Changes, NewStatistics
 from fedkmeans.kernels.reference.totals import plus, two_sum
 
 __all__ = ["ClusterStatistics", "RunningTotal", "StackedStatistics", "two_sum"]
@@ -161,6 +161,18 @@ class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
             float(self.n_samples[place]),
         )
 
+    def new(self, places: IntArray | slice, stamps: IntArray) -> tuple[NewStatistics, int]:
+        """Statistics of some clients for a total that has their replies with these stamps, and the new stamp.
+
+        The caller holds the lock.
+        """
+        weight = self.weight[places]
+        same, stamp = np.zeros(weight.shape, dtype=np.bool_), -2  # -2: known to nobody
+        if self.changes is not None:
+            stamp = self.changes.stamp
+            same = self.changes.same[places] & (self.changes.previous[places] == stamps)[:, None]
+        return NewStatistics(self.stack, self.places[places], self.factor[places], weight, same), stamp
+
     def detach(self) -> None:
         """Copy the stack; then the kernel may overwrite its own. The caller holds the lock."""
         self.stack, self.places = self.stack[self.places], np.arange(len(self.names))
@@ -182,6 +194,15 @@ class RunningTotal:
     def of(cls, statistics: ClusterStatistics) -> RunningTotal:
         """Return the total of the statistics of one client."""
         return cls(statistics, ClusterStatistics.nothing(*statistics.weighted_sum.shape))
+
+    @classmethod
+    def of_rows(cls, rows: FloatArray, numbers: FloatArray) -> RunningTotal:
+        """Return a total from rows (2, k, m + 2) and numbers (2, 2), as kernels keep it."""
+        high, low = (
+            ClusterStatistics(part[:, :-2], part[:, -2], part[:, -1], float(inertia), float(n_samples))
+            for part, (inertia, n_samples) in zip(rows, numbers, strict=True)
+        )
+        return cls(high, low)
 
     def plus(self, statistics: ClusterStatistics) -> RunningTotal:
         """Add statistics; `plus(-statistics)` subtracts them again."""

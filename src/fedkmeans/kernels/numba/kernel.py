@@ -14,13 +14,14 @@ Sparse rows are always scanned: their products are cheap.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.linalg  # noqa: F401 - compiled code multiplies by its library; `threads` must know of it
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Clustered, NewStatistics, Outcome, Rows
+from fedkmeans.kernels.base import Clustered, DeltaArrays, NewStatistics, Outcome, Rows
 from fedkmeans.kernels.numba import ahead, compiled, gram_kmeans, totals
 from fedkmeans.kernels.numba.bounds_cache import Memo, Trail
 from fedkmeans.kernels.numba.gram_kmeans import Draws
@@ -248,6 +249,23 @@ class Fast:
         by_clusters(
             lambda first, stop: totals.renew(high, low, last, slots, new, first, stop),
             len(high),
+            new.values[0].size * len(slots),
+            n_threads,
+        )
+
+    def renew_deltas(
+        self,
+        state: DeltaArrays,
+        slots: IntArray,
+        modes: Any,
+        new: NewStatistics,
+        total: FloatArray,
+        n_threads: int = 1,
+    ) -> None:
+        """Find what changed at clients and add it to a total, several clusters at a time."""
+        by_clusters(
+            lambda first, stop: totals.renew_deltas(state, slots, modes, new, total, first, stop),
+            total.shape[1],
             new.values[0].size * len(slots),
             n_threads,
         )

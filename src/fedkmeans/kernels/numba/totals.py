@@ -93,6 +93,49 @@ def renew_numbers(high, low, last, slots, new):
                 last[slots[a], c] = new[a, c]
 
 
+@inner()
+def count_pending(high, low, pending, mode):
+    """Bring what is counted of one cluster up to date."""
+    if mode == 0:
+        for f in range(len(high)):
+            high[f] = low[f] = 0.0
+    elif mode == 1:
+        for f in range(len(high)):
+            high[f], low[f] = plus(high[f], low[f], pending[f])
+
+
+@inner()
+def add_change(high, low, pending, numbers, total_high, total_low):
+    """Find the change of one cluster and add it to the total; returns how many numbers changed."""
+    n_changed = 0
+    for f in range(len(numbers)):
+        change = (numbers[f] - high[f]) - low[f]
+        n_changed += change != 0
+        pending[f] = change
+        total_high[f], total_low[f] = plus(total_high[f], total_low[f], change)
+    return n_changed
+
+
+@entry()
+def renew_deltas(state, slots, modes, new, total, first, stop):
+    """See `fedkmeans.kernels.reference.totals.renew_deltas`; only clusters from `first` up to `stop`."""
+    m = new.values.shape[2]
+    numbers = np.empty(m + 2)
+    for j in range(first, stop):
+        for a in range(len(slots)):
+            i, weight, factor = slots[a], new.weight[a, j], new.factor[a, j]
+            values, high, low = new.values[new.places[a], j], state.high[i, j], state.low[i, j]
+            known = weight == high[m] and (weight == 0 or new.same[a, j])
+            if modes[a] != 0 and state.settled[i, j] and known:
+                continue
+            for f in range(m):
+                numbers[f] = factor * values[f] if weight > 0 else 0.0
+            numbers[m], numbers[m + 1] = weight, 1.0 if weight > 0 else 0.0
+            count_pending(high, low, state.pending[i, j], modes[a])
+            n_changed = add_change(high, low, state.pending[i, j], numbers, total[0, j], total[1, j])
+            state.settled[i, j] = n_changed == 0
+
+
 class InertiaArrays(NamedTuple):
     """What is kept to find a client's inertia without reading its rows again.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Clustered, LocalSummary, NewStatistics, Rows
+from fedkmeans.kernels.base import Clustered, DeltaArrays, LocalSummary, NewStatistics, Rows
 from fedkmeans.kernels.reference import kmeans, lloyd, totals
 from fedkmeans.kernels.sparse import Table
 
@@ -173,6 +174,18 @@ class Plain:
     ) -> None:
         """Replace statistics of clients in a running total."""
         totals.renew(high, low, last, slots, new)
+
+    def renew_deltas(
+        self,
+        state: DeltaArrays,
+        slots: IntArray,
+        modes: Any,
+        new: NewStatistics,
+        total: FloatArray,
+        n_threads: int = 1,
+    ) -> None:
+        """Find what changed at clients and add it to a total."""
+        totals.renew_deltas(state, slots, modes, new, total)
 
     renew_numbers = staticmethod(totals.renew_numbers)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import NewStatistics
+from fedkmeans.kernels.base import DeltaArrays, NewStatistics
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
@@ -56,6 +56,38 @@ def renew(high: FloatArray, low: FloatArray, last: FloatArray, slots: IntArray, 
         rows, numbers = rows[differ], numbers[differ]
         high[rows], low[rows] = plus(*plus(high[rows], low[rows], -mine[rows]), numbers)
         mine[rows] = numbers
+
+
+def renew_deltas(
+    state: DeltaArrays, slots: IntArray, modes: Any, new: NewStatistics, total: FloatArray
+) -> None:
+    """Find what changed at A clients, and add it to a total, client after client.
+
+    Parameters
+    ----------
+    state : DeltaArrays
+        Changed in place.
+    slots : ndarray of shape (A,)
+        Places of the clients in `state`.
+    modes : ndarray of shape (A,)
+        0 if nothing of the client was counted, 1 if its pending change was, 2 if that was not.
+    new : NewStatistics
+    total : ndarray of shape (2, k, m + 2)
+        High and low part; changed in place.
+    """
+    m = new.values.shape[2]
+    for a, (slot, mode) in enumerate(zip(slots, modes, strict=True)):
+        high, low, pending = state.high[slot], state.low[slot], state.pending[slot]
+        numbers, held = np.zeros_like(high), new.weight[a] > 0
+        numbers[held, :m] = new.factor[a, held, None] * new.values[new.places[a], held]
+        numbers[:, m], numbers[:, m + 1] = new.weight[a], held
+        if mode == 0:
+            high[:], low[:] = 0.0, 0.0
+        elif mode == 1:
+            high[:], low[:] = plus(high, low, pending)
+        pending[:] = numbers - high - low
+        state.settled[slot] = ~pending.any(axis=1)
+        total[0], total[1] = plus(total[0], total[1], pending)
 
 
 def renew_numbers(
