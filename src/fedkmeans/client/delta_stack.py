@@ -21,8 +21,8 @@ class DeltaStack:
     """What N clients with k clusters and m columns have sent towards one running total."""
 
     def __init__(self, n_clients: int, k: int, m: int) -> None:
-        rows = np.zeros((3, n_clients, k, m + 2))
-        self.rows = DeltaArrays(*rows, np.zeros((n_clients, k), dtype=np.bool_))
+        high, low, pending = np.zeros((3, n_clients, k, m + 2))
+        self.rows = DeltaArrays(high, low, pending, np.zeros((n_clients, k), dtype=np.bool_))
         self.numbers = np.zeros((3, n_clients, 2))  # inertia and samples: high, low, pending
         self.counted_in: list[str | None] = [None] * n_clients
         self.pending_in = [""] * n_clients

@@ -12,7 +12,8 @@ from joblib import effective_n_jobs
 
 from fedkmeans._utils.threads import single_products
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
-from fedkmeans.client.handlers import SiteGroup, answer_all, statistics_of, total_of
+from fedkmeans.client.group import SiteGroup, statistics_of, total_of
+from fedkmeans.client.handlers import answer_all
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel

@@ -94,7 +94,7 @@ def open_site(folder: Path) -> Site:
 def keep(folder: Path, site: Site) -> None:
     """Write what a site has said, whole or not at all; nothing is written if it has said nothing."""
     said = [
-        to_bytes(encode(KeptDelta(run, total, state)))
+        to_bytes(encode(KeptDelta(run, total, state.state())))
         for run, totals in site.delta_states.items()
         for total, state in totals.items()
     ]
