@@ -188,7 +188,9 @@ def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messag
     word = _statistics(site, messages.SendStatistics(query.update), local)
     totals = site.delta_states.pop(query.run, {})
     before = totals.get(query.total)
-    delta, state = make_delta(before and before.state(), word, query.exchange, query.counted[site.name])
+    delta, state = make_delta(
+        None if before is None else before.state(), word, query.exchange, query.counted[site.name]
+    )
     if state is not None:
         totals[query.total] = state
     keep_totals(site, query.run, totals)
