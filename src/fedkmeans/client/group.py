@@ -165,8 +165,11 @@ def _total_deltas(group: SiteGroup, query: messages.SendDelta, n_threads: int) -
     with table.lock:
         statistics = statistics_of(group, messages.SendStatistics(query.update), n_threads)
         before = [site.delta_states.get(query.run, {}).get(query.total) for site in group.sites]
-        stacks = (state.stack for state in before if isinstance(state, StackedDelta))
-        stack = next(stacks, None) or DeltaStack(len(table.rows.sizes), *query.update.centroids.shape)
+        key = query.run, query.total
+        stack = table.delta_stacks.get(key)
+        if stack is None:
+            stack = DeltaStack(len(table.rows.sizes), *query.update.centroids.shape)
+            table.delta_stacks[key] = stack
         modes = np.full(len(before), -1)
         for place, (site, state) in enumerate(zip(group.sites, before, strict=True)):
             check_addressed(site, query)
