@@ -1,4 +1,4 @@
-"""Whole runs of DWF and EWF k-means against the paper's loop.
+"""Whole runs: DWF and EWF k-means against the paper's loop, and the default against no memory.
 
 Ours is timed as a whole, federation and final score included. The loop takes minutes for a run, but
 its rounds all take about as long: it is timed on stretches at the beginning, in the middle and at the
@@ -7,11 +7,13 @@ end, from where our run stood, and must come to where our run came.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 from benchmarks import paper_loop
 from benchmarks.report import Row, Table, duration, field, times
@@ -25,6 +27,8 @@ from fedkmeans.protocol.exchange import run
 N_CLIENTS, FEW, SEED = 100, 10, 0
 # Short runs, with few clients a round, are run more often.
 FEW_REPEATS = 5
+# Without memory first, then the kinds of memory.
+MEMORIES = (None, "server", "client", 0.98)
 # Rounds that are not timed: code for later rounds is compiled or loaded when they come.
 WARM_ROUNDS = 5
 # Of centroids, and of numbers between 0 and 1 in MNIST. The loop computes in the data's precision.
@@ -86,7 +90,24 @@ TABLES = {
             ("faster", times("ratio")),
             ("apart by", field("difference", "{:.0e}")),
         ),
-    )
+    ),
+    "memory": Table(
+        "The default against no memory, and against scikit-learn",
+        "MNIST-10k in double precision on 100 clients, k = 20, one local step from k-FED's centroids, 60 "
+        "rounds, all but start and compilation included. Both sides run in turns. 'Slower' compares the "
+        "least time per round with that of `memory=None` (the bar is 1.3) or, for all clients, with that of "
+        "an iteration of scikit-learn's Lloyd on the pooled rows with as many threads (the bar is 1).",
+        (
+            ("clients", lambda row: str(row["clients_per_round"] or "all")),
+            ("threads", field("n_threads")),
+            ("memory", field("memory")),
+            ("a round", duration("ours")),
+            ("without memory", duration("without")),
+            ("slower", field("ratio", "{:.2f}×")),
+            ("scikit-learn", duration("sklearn")),
+            ("slower", field("ratio_sklearn", "{:.2f}×")),
+        ),
+    ),
 }
 
 
@@ -101,6 +122,10 @@ def measure(settings: Settings) -> Iterator[Row]:
         for variant in variants + EXTRA.get(case.data, []):
             data = X.astype(variant.dtype, copy=False)
             yield {"table": "runs", **_compare(case, variant, data, clients, start, settings)}
+        if case.data == "mnist-10k":
+            for n_threads, few in ((1, None), (1, FEW), (2, None)):
+                for row in _compare_memory(X, clients, start, n_threads, few, settings):
+                    yield {"table": "memory", **row}
 
 
 def _prepare(case: Case, settings: Settings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,6 +143,52 @@ def _prepare(case: Case, settings: Settings) -> tuple[np.ndarray, np.ndarray, np
 def stretches(n_rounds: int, length: int) -> list[int]:
     """First rounds, counted from 0, of three stretches: at the beginning, in the middle, at the end."""
     return [0, (n_rounds - length) // 2, n_rounds - length]
+
+
+def _compare_memory(X, clients, start, n_threads, few, settings) -> Iterator[Row]:
+    """Rounds with each kind of memory beside rounds without, and beside scikit-learn's iterations."""
+    n_rounds, repeats = (6, 1) if settings.quick else (60, 5)
+
+    def ours(memory, n=n_rounds):
+        federation = InProcess.from_arrays(X, clients, n_jobs=n_threads, kernel=settings.kernel)
+        model = FederatedKMeans(
+            len(start),
+            memory=memory,
+            clients_per_round=few,
+            init=start,
+            min_rounds=n,
+            max_rounds=n,
+            tol=0,
+            tol_score=0,
+            random_state=SEED,
+        )
+        model.fit_federation(federation)
+
+    def theirs():
+        KMeans(len(start), init=start, n_init=1, max_iter=n_rounds, tol=0).fit(X)
+
+    taken: dict[str, list[float]] = {}
+    with limited(n_threads), warnings.catch_warnings(action="ignore"):
+        n_iter = KMeans(len(start), init=start, n_init=1, max_iter=n_rounds, tol=0).fit(X).n_iter_
+        for memory in MEMORIES:
+            ours(memory, WARM_ROUNDS)
+        for _ in range(repeats):
+            for memory in MEMORIES:
+                taken.setdefault(str(memory), []).append(seconds(partial(ours, memory))[0] / n_rounds)
+            taken.setdefault("sklearn", []).append(seconds(theirs)[0] / n_iter)
+    for memory in MEMORIES[1:]:
+        row = {
+            "clients_per_round": few,
+            "n_threads": n_threads,
+            "memory": str(memory),
+            "ours": spread(taken[str(memory)]),
+            "without": spread(taken["None"]),
+            "ratio": min(taken[str(memory)]) / min(taken["None"]),
+        }
+        if few is None:
+            row["sklearn"] = spread(taken["sklearn"])
+            row["ratio_sklearn"] = min(taken[str(memory)]) / min(taken["sklearn"])
+        yield row
 
 
 def _compare(case, variant, X, clients, start, settings) -> Row:

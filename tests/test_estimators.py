@@ -2,16 +2,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
-from fedkmeans.algorithms.fit import wf_kmeans
+from fedkmeans.algorithms.fit import find_memory, wf_kmeans
 from fedkmeans.algorithms.initialization import INITIALIZERS
-from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork, RoundConfig, request_score
+from fedkmeans.algorithms.rounds import RoundConfig, request_score
 from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.protocol.exchange import run
 
@@ -368,3 +369,20 @@ def test_given_centroids_need_no_restarts(blobs):
     with pytest.warns(UserWarning, match="n_init=3 would repeat one run"):
         model = FederatedKMeans(3, init=X[:3], n_init=3, max_rounds=2).fit(X, clients=clients)
     assert len(model.history_) == 2
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_transform_is_accurate_also_close_to_a_centroid(offset, sparse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 40)) + offset
+    if sparse:
+        X[rng.random(X.shape) < 0.8] = 0.0
+    model = FederatedKMeans(3, init=X[:3], max_rounds=1).fit(X)
+    centres = model.cluster_centers_
+    X[10:13] = centres
+    X[13:16] = centres * (1 + 1e-9) + 1e-9
+    found = model.transform(scipy.sparse.csr_array(X) if sparse else X)
+    expected = np.sqrt(((X[:, None] - centres) ** 2).sum(axis=2))
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    np.testing.assert_array_equal(np.diag(found[10:13]), 0.0)

@@ -21,7 +21,7 @@ from fedkmeans.algorithms.rounds import Observer, request_score
 from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.client.in_process import InProcess, split_rows
 from fedkmeans.kernels import AUTO, KERNELS, Kernel, choose_kernel, find_kernel
-from fedkmeans.kernels.reference.lloyd import squared_distances
+from fedkmeans.kernels.reference.distances import distances
 from fedkmeans.kernels.sparse import Table, as_table
 from fedkmeans.protocol.exchange import Conversation, Federation, run, run_concurrently
 
@@ -186,7 +186,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     def transform(self, X: Any) -> FloatArray:
         """Distance of each row to each centroid, shape (n_samples, n_clusters)."""
-        return np.sqrt(squared_distances(self._validated(X), self.cluster_centers_))
+        return distances(self._validated(X), self.cluster_centers_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centroid, as in scikit-learn's KMeans."""

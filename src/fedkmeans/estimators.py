@@ -8,11 +8,11 @@ from typing import Any, Self
 from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.typing import ClientId, DataArray
 from fedkmeans.algorithms import fit
-from fedkmeans.algorithms.fit import Fitted, Schema
+from fedkmeans.algorithms.fit import Fitted, MemorySetting, Schema, find_memory
 from fedkmeans.algorithms.kfed import VARIANTS
-from fedkmeans.algorithms.memory import MemorySetting, find_memory
-from fedkmeans.algorithms.rounds import LocalWork, Observer, RoundConfig
+from fedkmeans.algorithms.rounds import Observer, RoundConfig
 from fedkmeans.algorithms.stopping import Stopping
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.base import Clusterer
 from fedkmeans.errors import FedKMeansWarning, Setting
 from fedkmeans.kernels.base import WeightingRule

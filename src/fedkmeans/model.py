@@ -20,7 +20,8 @@ from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
 from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import ModelError
-from fedkmeans.kernels.reference.lloyd import assign, squared_distances
+from fedkmeans.kernels.reference.distances import distances
+from fedkmeans.kernels.reference.lloyd import assign
 from fedkmeans.kernels.sparse import SparseRows, Table, as_table
 
 FILE_SUFFIX = ".safetensors"
@@ -181,7 +182,7 @@ class Model:
 
     def distances(self, X: Any) -> FloatArray:
         """Return the distance of each row of `X` (n, m) to each centroid, shape (n, k)."""
-        return np.sqrt(squared_distances(self._matrix(X), self.centroids))
+        return distances(self._matrix(X), self.centroids)
 
     def _matrix(self, X: Any) -> Table:
         if self.feature_names is not None and hasattr(X, "columns"):

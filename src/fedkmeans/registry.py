@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedkmeans.algorithms.memory import MemorySetting
+from fedkmeans.algorithms.fit import MemorySetting
 from fedkmeans.errors import ParameterError, Setting
 from fedkmeans.estimators import FKM, PAPER, FederatedKMeans, KFed
 from fedkmeans.pooled import PooledKMeans

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from fedkmeans import FederatedKMeans, InProcess, Site
-from fedkmeans.algorithms.memory import find_memory, target
+from fedkmeans.algorithms.fit import find_memory
 from fedkmeans.algorithms.response_log import ResponseLog
-from fedkmeans.algorithms.rounds import PARTICIPATION, LocalWork, in_turns, sample_clients
+from fedkmeans.algorithms.rounds import PARTICIPATION, in_turns, sample_clients
+from fedkmeans.algorithms.server_update import remembered_target
 from fedkmeans.algorithms.state import State
 from fedkmeans.algorithms.stopping import Stopping, change_left
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
 from fedkmeans.protocol.exchange import add_up, run
@@ -102,7 +104,7 @@ def test_forgetting_is_the_formula(scattered):
 def test_a_cluster_long_forgotten_stays_where_it_is():
     """Its total fades to nothing; what is left of it must not be taken for a place."""
     word = ClusterStatistics(np.full((1, 1), 1e-200), np.full(1, 3e-201), np.full(1, 1e-201), 0.0, 1.0)
-    np.testing.assert_array_equal(target(word, np.array([[7.0]]), 1.0, least=1e-100), [[7.0]])
+    np.testing.assert_array_equal(remembered_target(word, np.array([[7.0]]), 1.0, least=1e-100), [[7.0]])
 
 
 def test_a_cluster_not_held_for_a_few_rounds_is_still_drawn_to_its_total():
@@ -252,7 +254,7 @@ def test_when_all_have_left_the_run_says_so(scattered):
         InProcess([Site("a", X)]).remove("nobody")
 
 
-@pytest.mark.filterwarnings("ignore:The sum of the clients' last words")
+@pytest.mark.filterwarnings("ignore:The total of the clients' statistics")
 @pytest.mark.parametrize("lost_share", [0.0, 0.3])
 def test_sites_that_restart_all_the_time_do_not_spoil_the_result(scattered, lost_share):
     X, clients = scattered
@@ -358,7 +360,7 @@ def test_two_servers_that_go_on_from_one_state_do_not_mix(scattered):
             counts = np.bincount(assign(X, state.centroids), minlength=4)
             np.testing.assert_array_equal(found.memory.total.high.weight, counts)
             states[index] = State(found.d, state.centroids, state.round + 1, memory=found.memory)
-    assert states[0].memory.begun > 0
+    assert states[0].memory.restarts > 0
 
 
 class Forgetful(Lossy):
@@ -411,7 +413,7 @@ def test_frequent_new_beginnings_are_told(scattered):
         inner.sites["0"].delta_states.clear()
 
     federation = Lossy(InProcess.from_arrays(X, clients), before=harm)
-    with pytest.warns(UserWarning, match=r"begun anew 5 times.*memory='server'"):
+    with pytest.warns(UserWarning, match=r"started again 5 times.*memory='server'"):
         fit(federation, "client", init=X[:4], clients_per_round=None, max_rounds=8, tol=0)
 
 

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedkmeans import InProcess
-from fedkmeans.algorithms.memory import find_memory
-from fedkmeans.algorithms.rounds import LocalWork
+from fedkmeans.algorithms.fit import find_memory
 from fedkmeans.algorithms.state import State
+from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.client.delta_state import make_delta
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
 from fedkmeans.protocol.exchange import run
@@ -150,7 +150,7 @@ def test_both_forms_of_the_last_word_give_the_same_numbers(problem, seed, n_roun
     st.sets(st.sampled_from(["replies get lost", "sites restart", "clients leave"])),
 )
 @settings(max_examples=250)
-@pytest.mark.filterwarnings("ignore:The sum of the clients' last words")
+@pytest.mark.filterwarnings("ignore:The total of the clients' statistics")
 def test_the_total_is_the_sum_of_the_words_that_were_counted(problem, seed, memory, trouble):
     """Checked after every round against words kept by the test, whatever goes wrong."""
     X, clients, start = problem
@@ -178,14 +178,14 @@ def test_the_total_is_the_sum_of_the_words_that_were_counted(problem, seed, memo
         assert found.answered == tuple(name for name in chosen if name not in lost)
         if memory == "client":
             may_begin_anew |= bool(forgetful - set(lost))
-            assert (found.memory.begun > begun) == may_begin_anew
+            assert (found.memory.restarts > begun) == may_begin_anew
             words = {} if may_begin_anew else words
-            begun = found.memory.begun
+            begun = found.memory.restarts
         for name in found.answered:
             words[name] = word_of(inner, name, state.centroids)
         expected = total_of(words.values(), start.shape)
         assert_equal_words(found.memory.total.high, expected, scale_of(X, start), 1e-12)
-        assert set(found.memory.words if memory == "server" else found.memory.counted) == set(words)
+        assert set(found.memory.latest.known if memory == "server" else found.memory.counted) == set(words)
         state = next_state(state, found)
 
 

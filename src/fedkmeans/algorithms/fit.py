@@ -1,4 +1,4 @@
-"""Whole fits, from the first question to the score: one conversation an algorithm."""
+"""Whole fits, from the first query to the score: one conversation per algorithm."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
+import numpy as np
+
 from fedkmeans._utils.seeding import derive_seed
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray
 from fedkmeans.algorithms.fkm import fkm_start, fkm_target
+from fedkmeans.algorithms.forgetting import forgetting
 from fedkmeans.algorithms.initialization import find_initializer
 from fedkmeans.algorithms.kfed import Variant, kfed_exchange
+from fedkmeans.algorithms.last_word import last_deltas, last_statistics
 from fedkmeans.algorithms.rounds import (
     Observer,
     RoundConfig,
@@ -23,8 +27,10 @@ from fedkmeans.algorithms.rounds import (
     run_rounds,
     sample_clients,
 )
-from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.algorithms.state import RoundInfo, RunName, State
+from fedkmeans.algorithms.wf_kmeans import LocalWork, weighted_average
 from fedkmeans.errors import DataError, FedKMeansWarning, ParameterError, Setting
+from fedkmeans.kernels.weighting import ECHOING
 from fedkmeans.protocol.exchange import Ask, Conversation, run_concurrently
 from fedkmeans.protocol.messages import Describe, Description, ScoreTotals
 
@@ -57,6 +63,7 @@ class Fitted:
 # Restarts that find the same clusters differ in their score by less, and rounding must not choose.
 _SAME_SCORE = 1e-12
 
+MemorySetting: TypeAlias = "float | str | None"
 Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
 
 
@@ -173,6 +180,53 @@ def _restarts(
 
     fits = yield from run_concurrently([once(restart) for restart in range(n_init)])
     return best_fit(fits)
+
+
+def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
+    """Return the function that finds a round's target with this memory.
+
+    Parameters
+    ----------
+    memory : {"server", "client"} or float or None
+        Where the latest statistics of each client are kept, or γ in (0, 1), or None (the paper).
+    work : LocalWork
+        What clients do; not all of it goes with memory.
+    """
+    if memory is None:
+        return partial(weighted_average, work=work)
+    if isinstance(work.weighting, str) and work.weighting in ECHOING:
+        raise ParameterError(
+            f"{work.weighting!r} does not go with memory: it gives weight to clusters in which a client has "
+            "no points, and an old position of the centroid would count for many rounds.",
+            parameter="weighting",
+            remedy=(
+                "Use 'dynamic', or ",
+                Setting(
+                    f"memory=None: FederatedKMeans.paper(weighting={work.weighting!r})",
+                    typed="--algorithm wf",
+                ),
+                ".",
+            ),
+        )
+    if work.empty_clusters != "keep":
+        raise ParameterError(
+            f"{work.empty_clusters!r} does not go with memory: a cluster without rows has no weight that "
+            "could move it.",
+            parameter="empty_clusters",
+            remedy=("Use 'keep', or ", Setting("memory", None, typed="--algorithm wf"), "."),
+        )
+    if isinstance(memory, str) and memory == "server":
+        return partial(last_statistics, work=work)
+    if isinstance(memory, str) and memory == "client":
+        return partial(last_deltas, work=work, run=RunName())
+    if isinstance(memory, float | np.floating) and 0 < memory < 1:
+        return partial(forgetting, work=work, gamma=float(memory))
+    raise ParameterError(
+        "must be None (each round for itself), 'server' or 'client' (where the latest statistics of each "
+        "client are kept), or a number between 0 and 1 (how much of the totals a round keeps); got "
+        f"{memory!r}.",
+        parameter="memory",
+    )
 
 
 def best_fit(fits: Sequence[Fitted]) -> Fitted:

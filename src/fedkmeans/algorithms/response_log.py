@@ -1,44 +1,48 @@
-"""Who was heard when: how far a server must look back, and whom it need not wait for."""
+"""Which clients answered when: how far a server looks back, and whom it no longer waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
 from fedkmeans.protocol.exchange import some_of
 
-# After so many questions without an answer, a client is not waited for.
+# After so many queries without an answer, the server does not wait for a client.
 _GIVEN_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLog:
-    """In which round each client was last heard, and how many questions it missed since."""
+    """In which round each client last answered, and how many queries it missed since."""
 
     heard: Mapping[ClientId, int] = field(default_factory=dict)
     missed: Mapping[ClientId, int] = field(default_factory=dict)
 
     def after(self, round_: int, chosen: tuple[ClientId, ...], answered: tuple[ClientId, ...]) -> ResponseLog:
-        """Take note of a round."""
-        silent = [client for client in chosen if client not in answered]
-        missed = {client: times for client, times in self.missed.items() if client not in answered}
-        missed.update({client: missed.get(client, 0) + 1 for client in silent})
+        """Return the log after a round."""
+        missed: Mapping[ClientId, int] = self.missed
+        if missed or chosen != answered:
+            replied = set(answered)
+            missed = {client: times for client, times in missed.items() if client not in replied}
+            missed.update({client: missed.get(client, 0) + 1 for client in chosen if client not in replied})
         return ResponseLog({**self.heard, **dict.fromkeys(answered, round_)}, missed)
 
     def window(self, clients: tuple[ClientId, ...], round_: int) -> int | None:
-        """How many rounds back all have been heard, `round_` included; None if some never were.
+        """How many rounds back all clients have answered, `round_` included; None if some never did.
 
-        Clients that are given up are not waited for.
+        Clients that are given up do not count.
         """
         reachable = self.reachable(clients)
         if not all(client in self.heard for client in reachable):
             return None
         return round_ + 1 - min(self.heard[client] for client in reachable)
 
-    def reachable(self, clients: tuple[ClientId, ...]) -> list[ClientId]:
-        """Clients that did not miss the last five questions; raises if there are none."""
+    def reachable(self, clients: tuple[ClientId, ...]) -> Sequence[ClientId]:
+        """Clients that did not miss the last five queries; raises if there are none."""
+        if not self.missed:
+            return clients
         reachable = [client for client in clients if self.missed.get(client, 0) < _GIVEN_UP]
         if not reachable:
             raise FederationError(

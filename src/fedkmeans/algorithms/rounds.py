@@ -16,17 +16,14 @@ from fedkmeans.algorithms import server_update
 from fedkmeans.algorithms.state import RoundInfo, State, Target
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.kernels.base import WeightingRule
 from fedkmeans.kernels.reference.lloyd import distance_between
-from fedkmeans.kernels.weighting import find_rule
 from fedkmeans.protocol.exchange import AskTotal, Conversation, ListClients, Total
-from fedkmeans.protocol.messages import LocalUpdate, Score, ScoreTotals, bytes_to
+from fedkmeans.protocol.messages import Score, ScoreTotals
 
 Observer: TypeAlias = Callable[[State, RoundInfo], None]
 # From the state, all clients and the chosen ones.
 TargetFinder: TypeAlias = Callable[[State, tuple[ClientId, ...], tuple[ClientId, ...]], Conversation[Target]]
 
-EMPTY_CLUSTERS = ("keep", "relocate")
 # Rounds whose clients are drawn together.
 _AT_A_TIME = 8
 
@@ -64,36 +61,6 @@ class RoundConfig:
         check_real("learning_rate", self.learning_rate, low=0, high=1, low_open=True)
         check_real("momentum", self.momentum, low=0, high=1, high_open=True)
         check_integer("score_every", self.score_every, least=0)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalWork:
-    """What each client does in a round of WF k-means."""
-
-    weighting: str | WeightingRule = "dynamic"
-    max_local: int = 5
-    tol_local: float = 1e-8
-    empty_clusters: str = "keep"
-
-    def __post_init__(self) -> None:
-        find_rule(self.weighting)
-        check_integer("max_local", self.max_local)
-        check_real("tol_local", self.tol_local, low=0, high=float("inf"))
-        check_choice("empty_clusters", self.empty_clusters, EMPTY_CLUSTERS)
-
-    def query(self, centroids: FloatArray) -> LocalUpdate:
-        """Return what the server sends with these centroids."""
-        return LocalUpdate(centroids, self.max_local, self.tol_local, self.weighting, self.empty_clusters)
-
-
-def weighted_average(
-    state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
-) -> Conversation[Target]:
-    """The target of WF k-means: the weighted average of what the clients of this round return."""
-    query = work.query(state.centroids)
-    total: Total = yield AskTotal(query, chosen)
-    sent = bytes_to(chosen, query)
-    return Target(server_update.target(total.record), total.answered, sent, total.received)
 
 
 def at_random(n_clients: int, n: int, seed: int, round_: int) -> IntArray:

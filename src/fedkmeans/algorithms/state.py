@@ -1,4 +1,4 @@
-"""The run: what a round finds out, what is carried on to the next, and what is reported."""
+"""The state of a run: what a round finds, what the next round needs, and what is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkmeans.protocol.messages import ScoreTotals
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a round found out: where the centroids should go, and how it knows.
+    """The result of a round: where the centroids should go.
 
     Attributes
     ----------
@@ -24,13 +24,13 @@ class Target:
     sent, received : int
         Bytes to and from all clients in the exchanges of this round.
     memory : object
-        What the aggregation wants to be given back in the next round; None without memory.
+        What the algorithm keeps for the next round; None without memory.
     estimate : float
         Mean squared distance over all rows as far as the server knows it: for each client at the
-        centroids that were sent to it when it was last heard. NaN where it does not know.
+        centroids of its latest reply. NaN if it is not known.
     window : int or None
-        How many rounds back one must go until every client has been heard; None if some never was.
-        Without memory each round stands for itself: 1.
+        Number of latest rounds in which every client answered at least once; None if some client
+        never did. Without memory: 1.
     """
 
     d: FloatArray
@@ -44,17 +44,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that a run carries from one round to the next.
+    """Everything that a run keeps from one round to the next.
 
     Attributes
     ----------
     centroids, previous : ndarray of shape (k, m)
         C^(t) and C^(t-1); equal before the first round.
     round : int
-        Rounds done so far.
+        Number of finished rounds.
     movements, estimates : tuple of float
-        Movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first, of rounds in which
-        anybody answered; no more than the stopping criteria look back on.
+        Movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first, of rounds with at
+        least one reply; only as many as the stopping criteria need.
     window : int or None
         Of the latest `Target`.
     memory : object
@@ -78,12 +78,24 @@ class State:
         return cls(np.array(centroids, dtype=np.float64), np.array(centroids, dtype=np.float64))
 
 
+@dataclass(slots=True)
+class RunName:
+    """The name of a fit, under which clients keep what they sent; all its restarts share it."""
+
+    name: str = ""
+
+    def settle(self, proposed: str) -> str:
+        """Return the name; the first one proposed becomes it."""
+        self.name = self.name or proposed
+        return self.name
+
+
 @dataclass(frozen=True, slots=True)
 class RoundInfo:
-    """What is reported about a round; nothing here is carried on.
+    """What is reported about a round.
 
-    `asked` and `answered` hold client names; `estimate` is the server's own of the score (NaN where
-    it has none); `score` is set only when it was asked for; `sent` and `received` count the bytes
+    `asked` and `answered` hold client names; `estimate` is the server's estimate of the score (NaN
+    if it has none); `score` is set only if it was requested; `sent` and `received` count the bytes
     of the round's exchanges with all clients.
     """
 

@@ -15,9 +15,8 @@ from fedkmeans import registry
 from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.seeding import as_seed
 from fedkmeans._utils.typing import DataArray, IntArray
-from fedkmeans.algorithms.fit import agree_on_schema
+from fedkmeans.algorithms.fit import MemorySetting, agree_on_schema
 from fedkmeans.algorithms.initialization import INITIALIZERS
-from fedkmeans.algorithms.memory import MemorySetting
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import BuiltIn, Client, Source, as_clients, deal_out, notes_on_columns, read_source
 from fedkmeans.cli.options import TUNING

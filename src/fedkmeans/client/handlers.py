@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,16 +16,14 @@ from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import ClientId, DataArray, IntArray
 from fedkmeans.client.delta_state import make_delta
 from fedkmeans.client.local_kmeans import local_clusters
-from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels import Outcome
 from fedkmeans.kernels.base import LocalSummary
 from fedkmeans.kernels.reference.lloyd import distances_to_own, double_block
 from fedkmeans.kernels.sparse import SparseRows, Table
-from fedkmeans.kernels.weighting import USES_INERTIA, needs_inertia, weights_for
+from fedkmeans.kernels.weighting import needs_inertia, weights_for
 from fedkmeans.protocol import messages
 from fedkmeans.protocol.declaration import Query, Reply
-from fedkmeans.protocol.exchange import Total, add_up
 from fedkmeans.protocol.messages import LocalUpdate
 from fedkmeans.protocol.statistics import ClusterStatistics
 
@@ -68,40 +65,6 @@ def handles_each(kind: type[Query]) -> Callable[[F], F]:
     return register
 
 
-@dataclass(frozen=True, slots=True)
-class SiteGroup:
-    """Sites that are asked together, sorted by name.
-
-    Attributes
-    ----------
-    sites : list of Site
-    names : tuple of str
-    shards : Shards or None
-        The table in which the rows of all of them lie; None if they have several, or if one of them
-        answers in its own way.
-    which : ndarray of shape (N,)
-        Their places in that table.
-    """
-
-    sites: list[Site]
-    names: tuple[ClientId, ...]
-    table: SharedTable | None
-    which: IntArray
-
-    @classmethod
-    def of(cls, sites: Sequence[Site]) -> SiteGroup:
-        """A panel of these sites."""
-        sites = sorted(sites, key=lambda site: site.name)
-        common = {id(site.table) for site in sites}
-        together = len(common) == 1 and not any(site.overrides_answer for site in sites)
-        return cls(
-            sites,
-            tuple(site.name for site in sites),
-            sites[0].table if together else None,
-            np.array([site.index for site in sites]),
-        )
-
-
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
     """Let several sites answer the same query, each with the part that it needs."""
     alike = [site for site in sites if not site.overrides_answer]
@@ -126,29 +89,6 @@ def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict
     return {site.name: reply for site, reply in handler(sites, query, n_threads)}
 
 
-def total_of(panel: SiteGroup, query: Query, n_threads: int = 1) -> Total:
-    """What `add_up(answer_all(…))` returns, without replies of single sites where they are not needed."""
-    if isinstance(query, messages.Bundle) and panel.table is not None:
-        totals = [total_of(panel, part, n_threads) for part in query.queries]
-        bundle = messages.BundleReply(tuple(total.record for total in totals))
-        return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
-    if panel.table is None or not (isinstance(query, LocalUpdate) and isinstance(query.weighting, str)):
-        return add_up(answer_all(panel.sites, query, n_threads))
-    table, n_clients = panel.table, len(panel.sites)
-    k, m = query.centroids.shape
-    weighted_sum, weight, plain_sum = np.zeros((k, m)), np.zeros(k), np.zeros((k, m))
-    with table.lock:
-        for some in table.portions(panel.which, query):
-            outcome = table.local_steps(some, query, query.weighting in USES_INERTIA, n_threads)
-            weights = weights_for(query.weighting, _summary(outcome, table.n_samples[some]))
-            outcome.add_to(weights, weighted_sum, plain_sum)
-            # One after the other, as records are added; a plain sum might take them in another order.
-            weight = np.add.accumulate(np.vstack([weight, weights]))[-1]
-    record = messages.ClusterTotals(weighted_sum, weight, plain_sum, n_clients)
-    size = weighted_sum.nbytes + weight.nbytes  # of a `LocalModel`
-    return Total(record, panel.names, n_clients * size)
-
-
 def _local_work(
     sites: Sequence[Site], update: LocalUpdate, inertia: bool, n_threads: int
 ) -> list[tuple[Site, LocalSummary]]:
@@ -156,7 +96,7 @@ def _local_work(
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[LocalSummary]:
         outcome = group[0].table.local_steps(which, update, inertia, n_threads)
-        return [_summary(outcome, site.n_samples, place) for place, site in enumerate(group)]
+        return [summary_of(outcome, site.n_samples, place) for place, site in enumerate(group)]
 
     return _by_table(sites, work, n_threads)
 
@@ -214,7 +154,7 @@ def _by_table(
     return [pair for some in done for pair in some]
 
 
-def _summary(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
+def summary_of(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
     """The summary of one client, or of all at once: then without centroids, with one row a client."""
     which: Any = slice(None) if place is None else place
     counts = outcome.counts[which]
@@ -253,13 +193,18 @@ def _deltas(sites: Sequence[Site], query: messages.SendDelta, n_threads: int) ->
     return [(site, _delta(site, query, local)) for site, local in work]
 
 
-def _statistics(site: Site, update: LocalUpdate, local: LocalSummary) -> ClusterStatistics:
-    weight = weights_for(update.weighting, local)
-    if (weight[(local.counts == 0) & (local.last_counts == 0)] > 0).any():
+def check_remembered(client: ClientId, wrong: Any) -> None:
+    """Refuse weights of clusters without points, shape (k,)."""
+    if wrong.any():
         raise ParameterError(
-            f"Client {site.name!r}: the weighting rule gives weight to a cluster in which the client has no "
+            f"Client {client!r}: the weighting rule gives weight to a cluster in which the client has no "
             "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
         )
+
+
+def _statistics(site: Site, update: LocalUpdate, local: LocalSummary) -> ClusterStatistics:
+    weight = weights_for(update.weighting, local)
+    check_remembered(site.name, (weight > 0) & (local.counts == 0) & (local.last_counts == 0))
     return ClusterStatistics(
         weighted_sum=weight[:, None] * local.centroids,
         weight=weight,
@@ -269,20 +214,33 @@ def _statistics(site: Site, update: LocalUpdate, local: LocalSummary) -> Cluster
     )
 
 
-def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messages.StatisticsDelta:
+def keep_totals(site: Site, run: str, totals: dict[str, Any]) -> None:
+    """Keep the delta states of a run, and those of no more than `RUNS_KEPT` runs."""
+    site.delta_states[run] = totals  # at the end: the run that was used longest ago comes first
+    while len(site.delta_states) > RUNS_KEPT:
+        site.delta_states.pop(next(iter(site.delta_states)))
+
+
+def check_addressed(site: Site, query: messages.SendDelta) -> None:
+    """Refuse a query that does not name the site."""
     if site.name not in query.counted:
         raise FederationError(
             f"Client {site.name!r} was asked for what changed, but the query speaks only of "
             f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
         )
+
+
+def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messages.StatisticsDelta:
+    check_addressed(site, query)
     statistics = _statistics(site, query.update, local)
     totals = site.delta_states.pop(query.run, {})
-    delta, state = make_delta(totals.get(query.total), statistics, query.exchange, query.counted[site.name])
+    before = totals.get(query.total)
+    delta, state = make_delta(
+        None if before is None else before.state(), statistics, query.exchange, query.counted[site.name]
+    )
     if state is not None:
         totals[query.total] = state
-    site.delta_states[query.run] = totals  # at the end: the run that was silent longest comes first
-    while len(site.delta_states) > RUNS_KEPT:
-        site.delta_states.pop(next(iter(site.delta_states)))
+    keep_totals(site, query.run, totals)
     return delta
 
 

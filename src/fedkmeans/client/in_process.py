@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 import numpy as np
@@ -12,13 +12,15 @@ from joblib import effective_n_jobs
 
 from fedkmeans._utils.threads import single_products
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
-from fedkmeans.client.handlers import SiteGroup, answer_all, total_of
+from fedkmeans.client.group import SiteGroup, statistics_of, total_of
+from fedkmeans.client.handlers import answer_all
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel
 from fedkmeans.kernels.sparse import Table, as_table
 from fedkmeans.protocol.declaration import Query, Reply
 from fedkmeans.protocol.exchange import Total, some_of
+from fedkmeans.protocol.messages import SendStatistics
 
 
 class InProcess:
@@ -59,7 +61,7 @@ class InProcess:
         self.n_jobs = n_jobs
         self.clients = tuple(sorted(self.sites))
         self._asked: list[Site] = []
-        self._panel: SiteGroup | None = None
+        self._group: SiteGroup | None = None
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
@@ -138,21 +140,31 @@ class InProcess:
         del self.sites[client]
         self.clients = tuple(sorted(self.sites))
 
-    def ask(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
-        """Let the sites answer; a client that has left is silent."""
-        return answer_all(self._present(clients), query, effective_n_jobs(self.n_jobs))
+    def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
+        """Let the sites answer; a client that has left does not."""
+        sites = self._present(clients)
+        if isinstance(query, SendStatistics) and sites:
+            group = self._group_of(sites)
+            if group.table is not None:
+                with single_products():
+                    return statistics_of(group, query, effective_n_jobs(self.n_jobs))
+        return answer_all(sites, query, effective_n_jobs(self.n_jobs))
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
         """Let the sites answer, and add up."""
         sites = self._present(clients)
         if not sites:
             return Total(None, ())
-        # Often the same sites are asked round after round.
-        if self._panel is None or self._asked != sites:
-            self._asked, self._panel = sites, SiteGroup.of(sites)
-        # Once for all that is to be done; sites that answer in their own way may use threads as they like.
-        with nullcontext() if self._panel.table is None else single_products():
-            return total_of(self._panel, query, effective_n_jobs(self.n_jobs))
+        group = self._group_of(sites)
+        # Once for all that is to be done; sites that override `answer` may use threads as they like.
+        with nullcontext() if group.table is None else single_products():
+            return total_of(group, query, effective_n_jobs(self.n_jobs))
+
+    def _group_of(self, sites: list[Site]) -> SiteGroup:
+        """The sites as a group; often the same sites are asked round after round."""
+        if self._group is None or self._asked != sites:
+            self._asked, self._group = sites, SiteGroup.of(sites)
+        return self._group
 
     def _present(self, clients: Sequence[ClientId]) -> list[Site]:
         return [self.sites[client] for client in clients if client in self.sites]

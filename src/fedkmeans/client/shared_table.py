@@ -11,13 +11,18 @@ from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import Any
+from weakref import ReferenceType, WeakValueDictionary
 
 import numpy as np
 
 from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
+from fedkmeans.client.delta_stack import DeltaStack
 from fedkmeans.kernels import AUTO, Kernel, Outcome, Rows, choose_kernel, find_kernel
 from fedkmeans.kernels.sparse import Table
 from fedkmeans.protocol.messages import LocalUpdate
+from fedkmeans.protocol.statistics import StackedStatistics
+
+_NOT_PICKLED = ("lock", "lent", "delta_stacks")
 
 
 def common_table(parts: Sequence[DataArray]) -> DataArray | None:
@@ -63,13 +68,17 @@ class SharedTable:
         self.kernel_name = choose_kernel(kernel, len(self.rows.starts) - 1, X.size)
         # A kernel remembers the last steps of the clients: two fits on the same rows take turns.
         self.lock = RLock()
+        # Statistics that were sent last, as long as anybody holds them: they are in the kernel's arrays.
+        self.lent: ReferenceType[StackedStatistics] | None = None
+        # Of each run and total, as long as a site has a part in it.
+        self.delta_stacks: WeakValueDictionary[tuple[str, str], DeltaStack] = WeakValueDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "lock"}
+        state = {name: value for name, value in self.__dict__.items() if name not in _NOT_PICKLED}
         return {**state, "rows": replace(self.rows, cache=None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, lock=RLock())
+        self.__dict__.update(state, lock=RLock(), lent=None, delta_stacks=WeakValueDictionary())
 
     def use_kernel(self, name: str) -> None:
         """Let another kernel do the work from now on."""
@@ -104,6 +113,10 @@ class SharedTable:
 
     def local_steps(self, which: IntArray, update: LocalUpdate, inertia: bool, n_threads: int) -> Outcome:
         """Local steps of some of the clients; hold the `lock` while the outcome is in use."""
+        lent = None if self.lent is None else self.lent()
+        if lent is not None:  # somebody still reads what these steps will overwrite
+            lent.detach()
+        self.lent = None
         return self.kernel.local_steps(
             self.rows,
             which,

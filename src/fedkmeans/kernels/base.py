@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -93,6 +94,67 @@ class Clustered(NamedTuple):
     counts: FloatArray | None = None
 
 
+_STAMPS = count(1)
+
+
+def next_stamp() -> int:
+    """A number for one reply of one or several clients; no other reply in this process has it."""
+    return next(_STAMPS)
+
+
+class Changes(NamedTuple):
+    """What is the same as in the last replies of A clients.
+
+    `previous` (A,) holds the stamps of these replies, -1 where there are none; `stamp` is that of the
+    new ones; `same` (A, k) marks clusters that still have the same points.
+    """
+
+    previous: IntArray
+    stamp: int
+    same: Any
+
+
+class NewStatistics(NamedTuple):
+    """New statistics of A clients for a running total: factor times values, and weights.
+
+    Attributes
+    ----------
+    values : ndarray of shape (P, k, m)
+    places : ndarray of shape (A,)
+        Places of the clients in `values`.
+    factor : ndarray of shape (A, k)
+    weight : ndarray of shape (A, k)
+        Where it is zero, the values are not read.
+    same : ndarray of shape (A, k), bool
+        Clusters whose values are known to be the same as the last time.
+    """
+
+    values: FloatArray
+    places: IntArray
+    factor: FloatArray
+    weight: FloatArray
+    same: Any
+
+
+class DeltaArrays(NamedTuple):
+    """What N clients have sent towards a running total.
+
+    Attributes
+    ----------
+    high, low : ndarray of shape (N, k, m + 2)
+        Sum of each client's changes that were counted.
+    pending : ndarray of shape (N, k, m + 2)
+        Its latest change.
+    settled : ndarray of shape (N, k), bool
+        Whether the latest change of a cluster is zero.
+    """
+
+    high: FloatArray
+    low: FloatArray
+    pending: FloatArray
+    settled: Any
+
+
 class Outcome(Protocol):
     """Result of the local steps of A clients; valid until the next local steps on the same rows."""
 
@@ -116,8 +178,20 @@ class Outcome(Protocol):
         """As in a `LocalSummary`, shape (A,); only if requested."""
         ...
 
+    @property
+    def changes(self) -> Changes | None:
+        """What is the same as the last time; None if the kernel does not know."""
+        ...
+
     def centroids(self, place: int) -> FloatArray:
         """Local centroids of one client, a new array of shape (k, m)."""
+        ...
+
+    def stacked(self) -> tuple[FloatArray, IntArray]:
+        """Local centroids of clusters with points as an array (P, k, m), and each client's place in it (A,).
+
+        The array belongs to the kernel: the next local steps on the same rows may overwrite it.
+        """
         ...
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
@@ -207,6 +281,36 @@ class Kernel(Protocol):
         n_threads: int = 1,
     ) -> Outcome:
         """Local steps of the clients `which`, in one call; see `lloyd.local_update`."""
+        ...
+
+    def renew(
+        self,
+        high: FloatArray,
+        low: FloatArray,
+        last: FloatArray,
+        slots: IntArray,
+        new: NewStatistics,
+        n_threads: int = 1,
+    ) -> None:
+        """Replace statistics of clients in a running total; see `reference.totals.renew`."""
+        ...
+
+    def renew_deltas(
+        self,
+        state: DeltaArrays,
+        slots: IntArray,
+        modes: Any,
+        new: NewStatistics,
+        total: FloatArray,
+        n_threads: int = 1,
+    ) -> None:
+        """Find what changed at clients and add it to a total (2, k, m + 2); see `reference.totals`."""
+        ...
+
+    def renew_numbers(
+        self, high: FloatArray, low: FloatArray, last: FloatArray, slots: IntArray, new: FloatArray
+    ) -> None:
+        """Replace single numbers of clients in a running total; see `reference.totals.renew_numbers`."""
         ...
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:

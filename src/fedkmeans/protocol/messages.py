@@ -366,5 +366,6 @@ def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
     """Size of a query that is sent to several clients."""
     clients = tuple(clients)
     if isinstance(query, SendDelta):
-        return sum(n_bytes(query.for_client(client)) for client in clients)
+        shared = n_bytes(replace(query, counted={}))
+        return sum(shared + n_bytes({client: query.counted[client]}) for client in clients)
     return len(clients) * n_bytes(query)

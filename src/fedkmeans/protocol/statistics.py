@@ -1,27 +1,36 @@
-"""Words, and a running total of them that does not drift however often they are renewed.
+"""Statistics of a client's clusters, and exact running totals of them.
 
-A word is what a client says about its clusters. In a running total each number is held as an
-unevaluated sum of two doubles (Knuth's TwoSum finds what an addition rounds off), about 32 digits
-in all: a word that is taken off again leaves nothing behind.
+A running total keeps each number as an unevaluated sum of two doubles, about 32 digits: `two_sum`
+(Knuth's TwoSum) returns exactly what an addition rounds off. Statistics that are subtracted again
+leave nothing behind, however often clients renew them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 
-from fedkmeans._utils.typing import FloatArray
+from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
 from fedkmeans.errors import WireError
+from fedkmeans.kernels.base import Changes, NewStatistics
+from fedkmeans.kernels.reference.totals import plus, two_sum
 from fedkmeans.protocol.constraints import LARGEST, Array, Real
 from fedkmeans.protocol.declaration import Reply, message
 from fedkmeans.protocol.field_types import register
 
+__all__ = ["ClusterStatistics", "RunningTotal", "StackedStatistics", "two_sum"]
+
+# Plain replies with so many numbers, or of so many clients, are worth loading the compiled kernel.
+_MANY_NUMBERS, _MANY_CLIENTS = 2**22, 500
+
 
 @message
 class ClusterStatistics(Reply):
-    """What a client says about its clusters, as sums: words of clients and of rounds add up.
+    """Statistics of a client's clusters, as sums: those of several clients or rounds add up.
 
     Attributes
     ----------
@@ -30,7 +39,8 @@ class ClusterStatistics(Reply):
     weight : ndarray of shape (k,)
         ω; zero for a cluster in which the client has no points.
     holders : ndarray of shape (k,)
-        One where ω > 0, so that a total tells an empty cluster from one that rounding left over.
+        One where ω > 0, so that a total distinguishes an empty cluster from one that only holds a
+        rounding error.
     inertia : float
         Squared distances of the client's points to the centroids as received.
     n_samples : float
@@ -44,12 +54,17 @@ class ClusterStatistics(Reply):
 
     def __post_init__(self) -> None:
         for array in (self.weighted_sum, self.weight, self.holders):
-            array.setflags(write=False)  # a word is remembered as it was said
+            array.setflags(write=False)  # statistics are remembered as they were sent
 
     @classmethod
     def nothing(cls, k: int, m: int) -> ClusterStatistics:
-        """Return the word of nobody."""
+        """Return the statistics of no client: zeros."""
         return cls(np.zeros((k, m)), np.zeros(k), np.zeros(k), 0.0, 0.0)
+
+    @property
+    def mean_inertia(self) -> float:
+        """Inertia per sample; NaN if there are no samples."""
+        return self.inertia / self.n_samples if self.n_samples > 0 else float("nan")
 
     def check_for(self, query: Any) -> None:
         """Refuse what cannot be the statistics of one client; a difference of two may be anything."""
@@ -64,7 +79,7 @@ class ClusterStatistics(Reply):
         Real(positive=True).check("n_samples", self.n_samples, {})
 
     def parts(self) -> tuple[Any, ...]:
-        """The numbers, in the order in which they make a word."""
+        """The numbers, in the order of the attributes."""
         return self.weighted_sum, self.weight, self.holders, self.inertia, self.n_samples
 
     def __add__(self, other: ClusterStatistics) -> ClusterStatistics:
@@ -80,11 +95,103 @@ class ClusterStatistics(Reply):
         return ClusterStatistics(*(factor * part for part in self.parts()))
 
 
-def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the rounded sum of numbers or arrays, and exactly what the rounding took off."""
-    total = a + b
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
+    """Statistics of several clients in stacked arrays; `[name]` makes the record of one client.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Clients, sorted.
+    stack : ndarray of shape (P, k, m)
+        Local centroids, or sums. They may belong to a kernel, see `detach`.
+    places : ndarray of shape (A,)
+        Place of each client in `stack`.
+    factor : ndarray of shape (A, k)
+        ω c is `factor` times `stack`: ω itself for centroids, one for sums.
+    weight : ndarray of shape (A, k)
+        ω; where it is zero, `stack` may hold anything.
+    inertia, n_samples : ndarray of shape (A,)
+    changes : Changes or None
+        Clusters that are the same as in the clients' last replies, if that is known.
+    kernel : str
+        Kernel that should add these statistics up.
+    n_threads : int
+    lock : context manager
+        Held by everybody who reads `stack`.
+    """
+
+    names: tuple[ClientId, ...]
+    stack: FloatArray
+    places: IntArray
+    factor: FloatArray
+    weight: FloatArray
+    inertia: FloatArray
+    n_samples: FloatArray
+    changes: Changes | None = None
+    kernel: str = "numpy"
+    n_threads: int = 1
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
+    _index: dict[ClientId, int] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, statistics: Mapping[ClientId, ClusterStatistics]) -> StackedStatistics:
+        """Stack the records of one client or more; stacked ones are returned as they are."""
+        if isinstance(statistics, StackedStatistics):
+            return statistics
+        names = tuple(sorted(statistics))
+        records = [statistics[name] for name in names]
+        sums = np.stack([record.weighted_sum for record in records])
+        large = sums.size > _MANY_NUMBERS or len(names) > _MANY_CLIENTS
+        weight = np.stack([record.weight for record in records])
+        return cls(
+            names,
+            sums,
+            np.arange(len(names)),
+            np.ones_like(weight),
+            weight,
+            np.array([record.inertia for record in records], dtype=np.float64),
+            np.array([record.n_samples for record in records], dtype=np.float64),
+            kernel="numba" if large else "numpy",
+        )
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, client: ClientId) -> ClusterStatistics:
+        if not self._index:
+            self._index.update({name: place for place, name in enumerate(self.names)})
+        place = self._index[client]
+        weight, factor = self.weight[place].copy(), self.factor[place, :, None]
+        sums = np.zeros(self.stack.shape[1:])
+        with self.lock:
+            np.multiply(factor, self.stack[self.places[place]], out=sums, where=weight[:, None] > 0)
+        return ClusterStatistics(
+            sums,
+            weight,
+            (weight > 0).astype(np.float64),
+            float(self.inertia[place]),
+            float(self.n_samples[place]),
+        )
+
+    def new(self, places: IntArray | slice, stamps: IntArray) -> tuple[NewStatistics, int]:
+        """Statistics of some clients for a total that has their replies with these stamps, and the new stamp.
+
+        The caller holds the lock.
+        """
+        weight = self.weight[places]
+        same, stamp = np.zeros(weight.shape, dtype=np.bool_), -2  # -2: known to nobody
+        if self.changes is not None:
+            stamp = self.changes.stamp
+            same = self.changes.same[places] & (self.changes.previous[places] == stamps)[:, None]
+        return NewStatistics(self.stack, self.places[places], self.factor[places], weight, same), stamp
+
+    def detach(self) -> None:
+        """Copy the stack; then the kernel may overwrite its own. The caller holds the lock."""
+        self.stack, self.places = self.stack[self.places], np.arange(len(self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,30 +203,36 @@ class RunningTotal:
 
     @classmethod
     def nothing(cls, k: int, m: int) -> RunningTotal:
-        """Return the total of no words."""
+        """Return an empty total."""
         return cls(ClusterStatistics.nothing(k, m), ClusterStatistics.nothing(k, m))
 
     @classmethod
-    def of(cls, word: ClusterStatistics) -> RunningTotal:
-        """Return the total of one word."""
-        return cls(word, ClusterStatistics.nothing(*word.weighted_sum.shape))
+    def of(cls, statistics: ClusterStatistics) -> RunningTotal:
+        """Return the total of the statistics of one client."""
+        return cls(statistics, ClusterStatistics.nothing(*statistics.weighted_sum.shape))
 
-    def plus(self, word: ClusterStatistics) -> RunningTotal:
-        """Add a word; `plus(-word)` takes it off again."""
-        highs, lows = [], []
-        for high, low, part in zip(self.high.parts(), self.low.parts(), word.parts(), strict=True):
-            total, rest = two_sum(high, part)
-            total, rest = two_sum(total, rest + low)
-            highs.append(total)
-            lows.append(rest)
+    @classmethod
+    def of_rows(cls, rows: FloatArray, numbers: FloatArray) -> RunningTotal:
+        """Return a total from rows (2, k, m + 2) and numbers (2, 2), as kernels keep it."""
+        high, low = (
+            ClusterStatistics(part[:, :-2], part[:, -2], part[:, -1], float(inertia), float(n_samples))
+            for part, (inertia, n_samples) in zip(rows, numbers, strict=True)
+        )
+        return cls(high, low)
+
+    def plus(self, statistics: ClusterStatistics) -> RunningTotal:
+        """Add statistics; `plus(-statistics)` subtracts them again."""
+        parts = zip(self.high.parts(), self.low.parts(), statistics.parts(), strict=True)
+        pairs = [plus(high, low, part) for high, low, part in parts]
+        highs, lows = zip(*pairs, strict=True)
         return RunningTotal(ClusterStatistics(*highs), ClusterStatistics(*lows))
 
     def __add__(self, other: RunningTotal) -> RunningTotal:
         return self.plus(other.high).plus(other.low)
 
-    def to(self, word: ClusterStatistics) -> ClusterStatistics:
-        """What must be added to arrive at `word`, rounded to double precision."""
-        return word - self.high - self.low
+    def to(self, statistics: ClusterStatistics) -> ClusterStatistics:
+        """What must be added to arrive at `statistics`, rounded to double precision."""
+        return statistics - self.high - self.low
 
 
 register(RunningTotal)

@@ -95,7 +95,7 @@ def open_site(folder: Path) -> Site:
 def keep(folder: Path, site: Site) -> None:
     """Write the deltas of a site atomically, if there are any."""
     said = [
-        to_bytes(encode(KeptDelta(run, total, state)))
+        to_bytes(encode(KeptDelta(run, total, state.state())))
         for run, totals in site.delta_states.items()
         for total, state in totals.items()
     ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels.base import Rows
+from fedkmeans.kernels.numba.inertia_cache import InertiaCache
 from fedkmeans.kernels.numba.jit import bounds, buffers
 from fedkmeans.kernels.numba.jit.common import ONE_STEP
 from fedkmeans.kernels.numba.jit.structures import Bounds, LocalResults, StepSettings
@@ -51,6 +52,7 @@ class BoundsCache:
         self.with_gram = with_gram
         self.size = self.n_bytes(rows, k, with_gram)
         self.largest = int(rows.sizes.max())
+        self._inertia_cache: InertiaCache | None = None
         self.buffers: list[Any] = []  # of threads that have finished, for the next ones
         n_steps, n_probes = (n, n_clients) if with_gram else (0, 0)
         self.arrays = Bounds(
@@ -77,7 +79,14 @@ class BoundsCache:
         n, m = rows.X.shape
         n_clients = len(rows.starts) - 1
         numbers = n * (k * (1 + with_gram) + 3) + n_clients * (k * (m + 3) + m)
-        return int(8 * numbers + 4 * n_past(k, m) * k * m)
+        inertia = InertiaCache.n_bytes(n, n_clients, k, m)
+        return int(8 * numbers + 4 * n_past(k, m) * k * m + inertia)
+
+    def inertia_cache(self, rows: Rows) -> InertiaCache:
+        """What is kept to find inertia; made when it is first needed."""
+        if self._inertia_cache is None:
+            self._inertia_cache = InertiaCache(rows, len(self.centroids))
+        return self._inertia_cache
 
     def distance(self, centroids: FloatArray) -> float:
         """Distance of these centroids to the latest."""

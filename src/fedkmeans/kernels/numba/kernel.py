@@ -14,20 +14,21 @@ Sparse rows are always scanned: their products are cheap.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.linalg  # noqa: F401 - compiled code uses its matrix product; `threads` must find it
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Clustered, Outcome, Rows
+from fedkmeans.kernels.base import Clustered, DeltaArrays, NewStatistics, Outcome, Rows
 from fedkmeans.kernels.numba import compile_ahead, gram_kmeans
 from fedkmeans.kernels.numba.bounds_cache import BoundsCache
 from fedkmeans.kernels.numba.gram_kmeans import Draws
-from fedkmeans.kernels.numba.jit import kmeans
+from fedkmeans.kernels.numba.jit import kmeans, totals
 from fedkmeans.kernels.numba.jit.structures import ClientData, StepSettings
 from fedkmeans.kernels.numba.kernel_cache import KernelCache
-from fedkmeans.kernels.numba.local_steps import LocalSteps
+from fedkmeans.kernels.numba.local_steps import LocalSteps, by_clusters
 from fedkmeans.kernels.numba.scanning import NOTHING, as_data, as_double, scan_rows
 from fedkmeans.kernels.reference import kernel as reference
 from fedkmeans.kernels.reference.kmeans import BETTER, best_of
@@ -237,6 +238,46 @@ class Fast:
             return steps.scan()
         with cache.following(bounds):
             return steps.follow(bounds)
+
+    def renew(
+        self,
+        high: FloatArray,
+        low: FloatArray,
+        last: FloatArray,
+        slots: IntArray,
+        new: NewStatistics,
+        n_threads: int = 1,
+    ) -> None:
+        """Replace statistics of clients in a running total, several clusters at a time."""
+        by_clusters(
+            lambda first, stop: totals.renew(high, low, last, slots, new, first, stop),
+            len(high),
+            new.values[0].size * len(slots),
+            n_threads,
+        )
+
+    def renew_deltas(
+        self,
+        state: DeltaArrays,
+        slots: IntArray,
+        modes: Any,
+        new: NewStatistics,
+        total: FloatArray,
+        n_threads: int = 1,
+    ) -> None:
+        """Find what changed at clients and add it to a total, several clusters at a time."""
+        by_clusters(
+            lambda first, stop: totals.renew_deltas(state, slots, modes, new, total, first, stop),
+            total.shape[1],
+            new.values[0].size * len(slots),
+            n_threads,
+        )
+
+    def renew_numbers(
+        self, high: FloatArray, low: FloatArray, last: FloatArray, slots: IntArray, new: FloatArray
+    ) -> None:
+        """Replace single numbers of clients in a running total."""
+        totals.renew_numbers(high, low, last, slots, new)
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
         """Start to compile what such local steps need, in another process and once per machine."""

@@ -11,11 +11,11 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads, split_evenly
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Rows
+from fedkmeans.kernels.base import Changes, Rows
 from fedkmeans.kernels.numba import compile_ahead
 from fedkmeans.kernels.numba.bounds_cache import BoundsCache, empty_results
 from fedkmeans.kernels.numba.jit import bounds as jit_bounds
-from fedkmeans.kernels.numba.jit import clients, follow
+from fedkmeans.kernels.numba.jit import clients, follow, totals
 from fedkmeans.kernels.numba.jit.buffers import new_workspace
 from fedkmeans.kernels.numba.jit.common import AS_RECEIVED, MEAN
 from fedkmeans.kernels.numba.jit.structures import ClientData, LocalResults, StepSettings
@@ -39,6 +39,7 @@ class StoredOutcome:
     n_threads: int
     inertia: FloatArray | None = None
     received_inertia: FloatArray | None = None
+    changes: Changes | None = None
 
     @property
     def counts(self) -> FloatArray:
@@ -58,17 +59,26 @@ class StoredOutcome:
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
         """Add Σ ω c and Σ c, several clusters at a time."""
-        k, weights = len(self.received), as_double(weights)
-        # Eight times as many: adding up mostly waits for memory.
-        n_threads = self.n_threads if self.received.size * len(self.places) > 8 * WORTH_THREADS else 1
-        edges = [k * part // n_threads for part in range(n_threads + 1)]
+        weights = as_double(weights)
 
         def add(first: int, last: int) -> None:
             clients.add_up(
                 weights, self.places, self.received, self.results, first, last, weighted_sum, plain_sum
             )
 
-        in_threads(add, list(pairwise(edges)), n_threads)
+        by_clusters(add, len(self.received), self.received.size * len(self.places), self.n_threads)
+
+    def stacked(self) -> tuple[FloatArray, IntArray]:
+        """Local centroids of clusters with points, where the kernel keeps them."""
+        return self.results.means, self.places
+
+
+def by_clusters(function: Callable[[int, int], None], k: int, n_numbers: int, n_threads: int) -> None:
+    """Call a function that adds up with the first and last of some clusters, in threads if it pays."""
+    # Eight times as many: adding up mostly waits for memory.
+    n_threads = n_threads if n_numbers > 8 * WORTH_THREADS else 1
+    edges = [k * part // n_threads for part in range(n_threads + 1)]
+    in_threads(function, list(pairwise(edges)), n_threads)
 
 
 @dataclass(slots=True)
@@ -178,6 +188,9 @@ class LocalSteps:
         return outcome
 
     def _add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        if self.settings.max_local == 1:
+            self._add_cached_inertia(bounds, outcome)
+            return
         n_clients, k = bounds.results.counts.shape
         data, inertia, received_inertia = self._weighted(), np.empty((n_clients, k)), np.empty(n_clients)
 
@@ -188,6 +201,22 @@ class LocalSteps:
 
         self._in_threads(work, np.arange(len(self.which)))
         outcome.inertia, outcome.received_inertia = inertia[self.which], received_inertia[self.which]
+
+    def _add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Inertia after one local step, from what changed since the last time."""
+        data, results, cache = self._weighted(), bounds.results, bounds.inertia_cache(self.rows)
+        previous, moved = cache.begin(self.which, self.received)
+
+        def work(part: IntArray) -> None:
+            totals.received_inertia(
+                data, self.which[part], self.received, moved[part], bounds.arrays.labels, results,
+                cache.arrays,
+            )  # fmt: skip
+
+        self._in_threads(work, np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED))
+        outcome.changes = cache.finish(self.which, previous)
+        outcome.inertia = cache.arrays.within[self.which]
+        outcome.received_inertia = (outcome.inertia + cache.arrays.away[self.which]).sum(axis=1)
 
     def scan(self) -> StoredOutcome:
         """Make each step by one pass over the rows; nothing is kept."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Clustered, LocalSummary, Rows
-from fedkmeans.kernels.reference import kmeans, lloyd
+from fedkmeans.kernels.base import Clustered, DeltaArrays, LocalSummary, NewStatistics, Rows
+from fedkmeans.kernels.reference import kmeans, lloyd, totals
 from fedkmeans.kernels.sparse import Table
 
 
@@ -40,9 +41,15 @@ class Summaries:
         """Over all clusters; NaN if not requested."""
         return np.array([local.received_inertia for local in self.summaries])
 
+    changes = None
+
     def centroids(self, place: int) -> FloatArray:
         """Local centroids of one client."""
         return self.summaries[place].centroids.copy()
+
+    def stacked(self) -> tuple[FloatArray, IntArray]:
+        """Local centroids of all clients."""
+        return np.stack([local.centroids for local in self.summaries]), np.arange(len(self.summaries))
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
         """Add Σ ω c and Σ c."""
@@ -155,6 +162,32 @@ class Plain:
             )
 
         return Summaries(in_threads(work, [(int(client),) for client in which], n_threads))
+
+    def renew(
+        self,
+        high: FloatArray,
+        low: FloatArray,
+        last: FloatArray,
+        slots: IntArray,
+        new: NewStatistics,
+        n_threads: int = 1,
+    ) -> None:
+        """Replace statistics of clients in a running total."""
+        totals.renew(high, low, last, slots, new)
+
+    def renew_deltas(
+        self,
+        state: DeltaArrays,
+        slots: IntArray,
+        modes: Any,
+        new: NewStatistics,
+        total: FloatArray,
+        n_threads: int = 1,
+    ) -> None:
+        """Find what changed at clients and add it to a total."""
+        totals.renew_deltas(state, slots, modes, new, total)
+
+    renew_numbers = staticmethod(totals.renew_numbers)
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
         """Do nothing: there is nothing to prepare."""

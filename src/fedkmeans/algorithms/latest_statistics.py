@@ -1,0 +1,101 @@
+"""The latest statistics of every client in one table, with their exact total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
+from fedkmeans.kernels import find_kernel
+from fedkmeans.kernels.base import NewStatistics
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
+
+
+class LatestStatistics:
+    """The latest statistics of every client, and their running total.
+
+    Only clusters whose statistics changed are subtracted and added again. Clients are taken in the
+    order of their names, so that rounding does not depend on the order of arrival.
+
+    Parameters
+    ----------
+    clients : tuple of str
+        All clients whose statistics may come.
+    k, m : int
+        Number of clusters and of columns.
+
+    Attributes
+    ----------
+    known : dict
+        Clients whose statistics are part of the total, as keys.
+    """
+
+    def __init__(self, clients: tuple[ClientId, ...], k: int, m: int) -> None:
+        n_clients = len(clients)
+        self.known: dict[ClientId, None] = {}
+        self._slots = {client: slot for slot, client in enumerate(clients)}
+        # Columns: the weighted sums, the weight, and whether the client has points in the cluster.
+        self._rows = np.zeros((n_clients, k, m + 2))
+        self._total = np.zeros((2, k, m + 2))
+        # Columns: inertia and number of samples.
+        self._numbers, self._total_numbers = np.zeros((n_clients, 2)), np.zeros((2, 2))
+        self._stamps = np.full(n_clients, -2, dtype=np.int64)
+        self._members = clients
+        self._latest: tuple[tuple[ClientId, ...], IntArray] = (), np.empty(0, dtype=np.int64)
+
+    def replace(self, statistics: Mapping[ClientId, ClusterStatistics]) -> None:
+        """Let new statistics take the place of the clients' earlier ones."""
+        if not statistics:
+            return
+        stacked = StackedStatistics.of(statistics)
+        slots = self._slots_of(stacked.names)
+        with stacked.lock:
+            new, stamp = stacked.new(slice(None), self._stamps[slots])
+            self._renew(slots, new, stacked.inertia, stacked.n_samples, stacked.kernel, stacked.n_threads)
+        self._stamps[slots] = stamp
+        self.known.update(dict.fromkeys(stacked.names))
+
+    def keep(self, clients: tuple[ClientId, ...]) -> None:
+        """Subtract the statistics of clients that have left: all but these."""
+        if clients is self._members:  # as nearly always
+            return
+        self._members = clients
+        gone = tuple(sorted(self.known.keys() - set(clients)))
+        if gone:
+            self._remove(gone)
+
+    def _remove(self, clients: tuple[ClientId, ...]) -> None:
+        slots, (k, columns) = self._slots_of(clients), self._rows.shape[1:]
+        zeros, places = np.zeros((len(clients), k)), np.zeros(len(clients), dtype=np.int64)
+        same = np.zeros(zeros.shape, dtype=np.bool_)
+        new = NewStatistics(np.zeros((1, k, columns - 2)), places, zeros, zeros, same)
+        self._renew(slots, new, zeros[:, 0], zeros[:, 0], "numpy", 1)
+        self._stamps[slots] = -2
+        for client in clients:
+            del self.known[client]
+
+    def total(self) -> RunningTotal:
+        """The total as it is now; later changes do not touch what is returned."""
+        return RunningTotal.of_rows(self._total.copy(), self._total_numbers)
+
+    def _slots_of(self, clients: tuple[ClientId, ...]) -> IntArray:
+        """Places of the clients in the table; often the same clients come round after round."""
+        if self._latest[0] is not clients:
+            self._latest = clients, np.array([self._slots[client] for client in clients], dtype=np.int64)
+        return self._latest[1]
+
+    def _renew(
+        self,
+        slots: IntArray,
+        new: NewStatistics,
+        inertia: FloatArray,
+        n_samples: FloatArray,
+        kernel: str,
+        n_threads: int,
+    ) -> None:
+        arithmetic = find_kernel(kernel)
+        arithmetic.renew(self._total[0], self._total[1], self._rows, slots, new, n_threads)
+        numbers = np.column_stack([inertia, n_samples])
+        high, low = self._total_numbers
+        arithmetic.renew_numbers(high, low, self._numbers, slots, numbers)
