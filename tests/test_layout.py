@@ -57,3 +57,7 @@ def test_functions_of_kernels_have_few_arguments(path):
         names = [argument.arg for argument in (*one.args.args, *one.args.kwonlyargs)]
         found[one.name] = len(names) - (names[:1] == ["self"])
     assert {name: n for name, n in found.items() if n > 10} == {}
+
+
+def test_the_default_algorithm_is_read_in_one_file():
+    assert n_lines(PACKAGE / "algorithms/last_word.py") <= 200

@@ -25,16 +25,14 @@ if TYPE_CHECKING:
     from fedkmeans.kernels.base import LocalSummary
     from fedkmeans.metrics import accuracy, external_metrics, score_per_sample
     from fedkmeans.model import Model
-    from fedkmeans.pooled import PooledKMeans
-    from fedkmeans.registry import make
+    from fedkmeans.registry import PooledKMeans, make
 
 __version__ = "0.1.0"
 
 # Imported when first used, so that ``fedkmeans --help`` does not wait for scikit-learn.
 _EXPORTS = {
     "estimators": ("FederatedKMeans", "KFed", "FKM"),
-    "pooled": ("PooledKMeans",),
-    "registry": ("make",),
+    "registry": ("PooledKMeans", "make"),
     "client.in_process": ("InProcess",),
     "client.site": ("Site", "SitePolicy"),
     "flower.transport": ("Flower", "WaitPolicy"),

@@ -11,10 +11,9 @@ from fedkmeans.kernels import KERNELS, find_kernel
 from fedkmeans.kernels.reference.kmeans import kmeans, kmeans_plusplus
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums, local_update
 from fedkmeans.metrics import score_per_sample
-from fedkmeans.pooled import PooledKMeans
 from fedkmeans.protocol.exchange import run
 from fedkmeans.protocol.messages import LocalClusters
-from fedkmeans.registry import ALGORITHMS, make
+from fedkmeans.registry import ALGORITHMS, PooledKMeans, make
 
 
 def separated(n_clients=10, per_client=2, k=5, seed=0):

@@ -6,8 +6,8 @@ the cluster. The server keeps the totals S = Σ ω c and W = Σ ω over the *lat
 clients, so that a client which is not asked counts with what it sent last, and moves the centroids
 to d = S / W (docs/memory.md). With all clients in each round this is pooled k-means.
 
-Clients that have not answered yet count as if they had sent the centroids as they are, all clusters
-alike, so that a cluster of which little is known moves little (`server_update.remembered_target`).
+Clients that have not answered yet count as if they had sent the centroids as they are, so that a
+cluster of which little is known moves little (`server_update.remembered_target`).
 
 `last_statistics` (``memory="server"``, the default)
     The server keeps the latest statistics of every client.
@@ -15,8 +15,7 @@ alike, so that a cluster of which little is known moves little (`server_update.r
     Each client keeps its own latest statistics and sends what changed; the server keeps only the
     total. Both give the same numbers as long as no client leaves or loses its state.
 
-It is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) does the same for gradients.
-"""
+It is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) does the same for gradients."""
 
 from __future__ import annotations
 

@@ -41,6 +41,10 @@ _HELD = 2**22
 _ONE_STEP = StepSettings(max_local=1, tol_local=0.0, drop=False)
 
 
+def _arrays_of(new: NewStatistics) -> tuple[Any, ...]:
+    return new.values, new.places, new.factor, new.weight, new.same
+
+
 class Fast:
     """See `Kernel`."""
 
@@ -250,7 +254,7 @@ class Fast:
     ) -> None:
         """Replace statistics of clients in a running total, several clusters at a time."""
         by_clusters(
-            lambda first, stop: totals.renew(high, low, last, slots, new, first, stop),
+            lambda first, stop: totals.renew(high, low, last, slots, _arrays_of(new), first, stop),
             len(high),
             new.values[0].size * len(slots),
             n_threads,
@@ -266,8 +270,10 @@ class Fast:
         n_threads: int = 1,
     ) -> None:
         """Find what changed at clients and add it to a total, several clusters at a time."""
+        # Plain tuples: compiled code on disk does not depend on classes outside its folder.
+        kept = state.high, state.low, state.pending, state.settled
         by_clusters(
-            lambda first, stop: totals.renew_deltas(state, slots, modes, new, total, first, stop),
+            lambda first, stop: totals.renew_deltas(kept, slots, modes, _arrays_of(new), total, first, stop),
             total.shape[1],
             new.values[0].size * len(slots),
             n_threads,

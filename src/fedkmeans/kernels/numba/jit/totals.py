@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels.numba.jit.common import ANY_ORDER, entry, inner
 
 # Where squares around a cluster's own mean are a smaller part of those around a common point, the
@@ -65,12 +64,13 @@ def replace_row(high, low, old, factor, weight, values):
 @entry()
 def renew(high, low, last, slots, new, first, stop):
     """See `fedkmeans.kernels.reference.totals.renew`; only clusters from `first` up to `stop`."""
-    m = new.values.shape[2]
+    stack, places, factors, weights, same = new
+    m = stack.shape[2]
     for j in range(first, stop):
         for a in range(len(slots)):
-            old, weight, factor = last[slots[a], j], new.weight[a, j], new.factor[a, j]
-            values = new.values[new.places[a], j]
-            if weight == old[m] and (weight == 0 or new.same[a, j] or is_same(factor, values, old)):
+            old, weight, factor = last[slots[a], j], weights[a, j], factors[a, j]
+            values = stack[places[a], j]
+            if weight == old[m] and (weight == 0 or same[a, j] or is_same(factor, values, old)):
                 continue
             replace_row(high[j], low[j], old, factor, weight, values)
 
@@ -113,21 +113,23 @@ def add_change(high, low, pending, numbers, total_high, total_low):
 @entry()
 def renew_deltas(state, slots, modes, new, total, first, stop):
     """See `fedkmeans.kernels.reference.totals.renew_deltas`; only clusters from `first` up to `stop`."""
-    m = new.values.shape[2]
+    stack, places, factors, weights, same = new
+    highs, lows, pending, settled = state
+    m = stack.shape[2]
     numbers = np.empty(m + 2)
     for j in range(first, stop):
         for a in range(len(slots)):
-            i, weight, factor = slots[a], new.weight[a, j], new.factor[a, j]
-            values, high, low = new.values[new.places[a], j], state.high[i, j], state.low[i, j]
-            known = weight == high[m] and (weight == 0 or new.same[a, j])
-            if modes[a] != 0 and state.settled[i, j] and known:
+            i, weight, factor = slots[a], weights[a, j], factors[a, j]
+            values, high, low = stack[places[a], j], highs[i, j], lows[i, j]
+            known = weight == high[m] and (weight == 0 or same[a, j])
+            if modes[a] != 0 and settled[i, j] and known:
                 continue
             for f in range(m):
                 numbers[f] = factor * values[f] if weight > 0 else 0.0
             numbers[m], numbers[m + 1] = weight, 1.0 if weight > 0 else 0.0
-            count_pending(high, low, state.pending[i, j], modes[a])
-            n_changed = add_change(high, low, state.pending[i, j], numbers, total[0, j], total[1, j])
-            state.settled[i, j] = n_changed == 0
+            count_pending(high, low, pending[i, j], modes[a])
+            n_changed = add_change(high, low, pending[i, j], numbers, total[0, j], total[1, j])
+            settled[i, j] = n_changed == 0
 
 
 class InertiaArrays(NamedTuple):
@@ -150,12 +152,12 @@ class InertiaArrays(NamedTuple):
         Squared distance of each row to it; negative if not computed yet.
     """
 
-    labels: IntArray
+    labels: Any
     changed: Any
-    within: FloatArray
-    away: FloatArray
-    middles: FloatArray
-    squares: FloatArray
+    within: Any
+    away: Any
+    middles: Any
+    squares: Any
 
 
 @inner(fastmath=ANY_ORDER)
