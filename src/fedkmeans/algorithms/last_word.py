@@ -15,7 +15,8 @@ cluster of which little is known moves little (`server_update.remembered_target`
     Each client keeps its own latest statistics and sends what changed; the server keeps only the
     total. Both give the same numbers as long as no client leaves or loses its state.
 
-It is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) does the same for gradients."""
+It is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) does the same for gradients.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +40,7 @@ _OFTEN = 5  # the server warns when it has started the total again this many tim
 
 @dataclass(frozen=True, slots=True)
 class StatisticsOfAll:
-    """State of `last_statistics`: each client's latest statistics, and their total.
-
-    A round changes `latest` in place, so that only the newest state of a run can go on.
-    """
+    """Each client's latest statistics, changed in place by a round, and their total."""
 
     latest: LatestStatistics
     total: RunningTotal
