@@ -793,3 +793,15 @@ def test_names_of_algorithms_tell_the_truth():
     ):
         with pytest.raises(ParameterError, match=f"another algorithm; use '{other}'"):
             make(name, memory=memory)
+
+
+def test_only_the_latest_state_of_a_run_can_go_on():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    federation = InProcess.from_arrays(X, np.arange(40) % 4)
+    find_target = find_memory("server", LocalWork(max_local=1))
+    state = State.start(X[:3])
+    first = run(federation, find_target(state, federation.clients, federation.clients))
+    later = replace(state, round=1, memory=first.memory)
+    run(federation, find_target(later, federation.clients, federation.clients))
+    with pytest.raises(FederationError, match="state of round 1 is not the latest one"):
+        run(federation, find_target(later, federation.clients, federation.clients))

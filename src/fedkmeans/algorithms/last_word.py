@@ -105,8 +105,9 @@ def last_statistics(
     """One round in which the server keeps the latest statistics of every client."""
     k, m = state.centroids.shape
     memory: StatisticsOfAll = state.memory or StatisticsOfAll(
-        LatestStatistics(clients, k, m), RunningTotal.nothing(k, m)
+        LatestStatistics(clients, k, m, state.round), RunningTotal.nothing(k, m)
     )
+    memory.latest.check_round(state.round)
     query = SendStatistics(work.query(state.centroids))
     statistics: Mapping[ClientId, ClusterStatistics] = yield Ask(query, chosen, optional=True)
     answered = tuple(sorted(statistics))

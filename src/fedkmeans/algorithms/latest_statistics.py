@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
+from fedkmeans.errors import FederationError
 from fedkmeans.kernels import find_kernel
 from fedkmeans.kernels.base import NewStatistics
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
@@ -24,6 +25,8 @@ class LatestStatistics:
         All clients whose statistics may come.
     k, m : int
         Number of clusters and of columns.
+    round_ : int
+        The round in which the first statistics come.
 
     Attributes
     ----------
@@ -31,8 +34,9 @@ class LatestStatistics:
         Clients whose statistics are part of the total, as keys.
     """
 
-    def __init__(self, clients: tuple[ClientId, ...], k: int, m: int) -> None:
+    def __init__(self, clients: tuple[ClientId, ...], k: int, m: int, round_: int = 0) -> None:
         n_clients = len(clients)
+        self._round = round_
         self.known: dict[ClientId, None] = {}
         self._slots = {client: slot for slot, client in enumerate(clients)}
         # Columns: the weighted sums, the weight, and whether the client has points in the cluster.
@@ -45,7 +49,8 @@ class LatestStatistics:
         self._latest: tuple[tuple[ClientId, ...], IntArray] = (), np.empty(0, dtype=np.int64)
 
     def replace(self, statistics: Mapping[ClientId, ClusterStatistics]) -> None:
-        """Let new statistics take the place of the clients' earlier ones."""
+        """Let new statistics take the place of the clients' earlier ones; ends the round."""
+        self._round += 1
         if not statistics:
             return
         stacked = StackedStatistics.of(statistics)
@@ -55,6 +60,14 @@ class LatestStatistics:
             self._renew(slots, new, stacked.inertia, stacked.n_samples, stacked.kernel, stacked.n_threads)
         self._stamps[slots] = stamp
         self.known.update(dict.fromkeys(stacked.names))
+
+    def check_round(self, round_: int) -> None:
+        """Refuse all but the next round: the table changes in place and has no earlier state."""
+        if round_ != self._round:
+            raise FederationError(
+                f"The state of round {round_} is not the latest one of its run, which is at round "
+                f"{self._round}. With memory='server' only the latest state can go on; run the fit again."
+            )
 
     def keep(self, clients: tuple[ClientId, ...]) -> None:
         """Subtract the statistics of clients that have left: all but these."""
