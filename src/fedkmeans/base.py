@@ -1,4 +1,4 @@
-"""What all estimators share: fitting on arrays or a federation, and all that follows a fit."""
+"""Base class of the estimators: fitting on arrays or on a federation, and the methods after a fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedkmeans.protocol.exchange import Conversation, Federation, run, run_concu
 
 
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the estimators; a subclass holds parameters and names its conversation."""
+    """Base class of the estimators; a subclass defines the parameters and the conversation."""
 
     n_clusters: int
     random_state: Any
@@ -38,7 +38,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
-        """Check the parameters and return the conversation that fits."""
+        """Check the parameters and return the conversation that fits the model."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -46,30 +46,30 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return tags
 
     def check_parameters(self) -> None:
-        """Refuse parameters that cannot be, without any data."""
+        """Raise if parameters are invalid; no data is needed."""
         check_integer("n_clusters", self.n_clusters)
         check_choice("kernel", self.kernel, (AUTO, *KERNELS))
         self._conversation(Schema(0, 0, None), (), 0, lambda state, info: None).close()
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, clients: Any = None) -> Self:
-        """Fit on rows that lie here, as if each client held its own.
+        """Fit on local data, split into one site per client.
 
         Parameters
         ----------
         X : array-like, frame or scipy sparse matrix of shape (n_samples, n_features)
-            Numbers of any real dtype; not turned into double precision as a whole. Sparse rows stay
-            sparse (CSR; other formats are turned into it once).
+            Numbers of any real dtype; no full copy in double precision is made. Sparse rows remain
+            sparse (CSR; other formats are converted once).
         y : ignored
         sample_weight : array-like of shape (n_samples,) or None
         clients : array-like of shape (n_samples,) or None
-            Which client each row belongs to, like `groups` elsewhere; None means one client.
+            The client of each row, like `groups` in scikit-learn; None means one client.
 
         Returns
         -------
         self
         """
         frame = numeric_frame(X)
-        # A frame is turned into an array and put in the clients' order in one go: one copy, not two.
+        # A frame is converted and sorted by client in one step: one copy instead of two.
         table = validate_data(
             self,
             X,
@@ -109,20 +109,20 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return self
 
     def fit_federation(self, federation: Federation, on_round: Observer | None = None) -> Self:
-        """Fit on sites that hold their own data.
+        """Fit on sites, each with its own data.
 
         Parameters
         ----------
         federation : Federation
-            For instance ``InProcess([Site("a", X_a), Site("b", X_b)])``.
+            For example ``InProcess([Site("a", X_a), Site("b", X_b)])``.
         on_round : callable or None
-            Called with (State, RoundInfo) after each round, to watch or to save.
+            Called with (State, RoundInfo) after each round, for example to report or save progress.
 
         Returns
         -------
         self
-            When interrupted from the keyboard, what is finished is kept: the estimator is fitted
-            with the best centroids so far, and KeyboardInterrupt is raised again.
+            On KeyboardInterrupt after the first round, the estimator is fitted with the best centroids
+            so far, and the exception is raised again.
         """
         check_integer("n_clusters", self.n_clusters)
         seed = as_seed(self.random_state)
@@ -149,7 +149,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return self
 
     def _store(self, fitted: Fitted, history: list[RoundInfo], schema: Schema, seed: int) -> None:
-        for name in ("labels_", "feature_names_in_"):  # of an earlier fit
+        for name in ("labels_", "feature_names_in_"):  # from an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
         if schema.feature_names is not None:
@@ -157,7 +157,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.n_features_in_ = schema.n_features
         self.client_sizes_ = dict(schema.sizes)
         self.seed_ = seed
-        self.cluster_centers_ = np.array(fitted.centroids)  # the caller's own, free to be changed
+        self.cluster_centers_ = np.array(fitted.centroids)  # a writable copy
         self.n_iter_ = fitted.n_rounds
         self.stop_reason_ = fitted.reason
         self.inertia_ = fitted.score.inertia
@@ -181,15 +181,15 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return find_kernel(choose_kernel(self.kernel, 1, X.size))
 
     def predict(self, X: Any) -> IntArray:
-        """Label of the nearest centroid for each row, shape (n_samples,)."""
+        """Return the label of the nearest centroid for each row, shape (n_samples,)."""
         return self._assign(self._validated(X)).astype(np.int32)
 
     def transform(self, X: Any) -> FloatArray:
-        """Distance of each row to each centroid, shape (n_samples, n_clusters)."""
+        """Return the distance of each row to each centroid, shape (n_samples, n_clusters)."""
         return distances(self._validated(X), self.cluster_centers_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the sum of squared distances to the nearest centroid, as in scikit-learn's KMeans."""
+        """Return minus the sum of squared distances to the nearest centroid, like scikit-learn's KMeans."""
         X = self._validated(X)
         if sample_weight is not None:
             room = np.empty((len(X), 0))
@@ -210,11 +210,11 @@ def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversa
 
 
 def history_table(history: list[RoundInfo], kernel: str = "") -> pd.DataFrame:
-    """One row a round; what is not known is NaN.
+    """Return a table with one row per round; unknown values are NaN.
 
-    restart, round, movement; participants that answered, clients asked; the server's estimate of
-    the score per sample; both federated scores where they were asked for; bytes sent to and
-    received from all clients in the round; by which kernel the clients compute.
+    The columns are restart, round and movement; the numbers of clients that replied and that were
+    asked; the server's estimate of the score per sample; both federated scores, if requested; the
+    bytes sent to and received from all clients; and the kernel of the clients.
     """
     return pd.DataFrame(
         {

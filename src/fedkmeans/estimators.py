@@ -1,4 +1,4 @@
-"""The scikit-learn face: estimators hold parameters and name the conversation that fits them."""
+"""Estimators with the scikit-learn interface: their parameters and the conversations that fit them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkmeans.errors import FedKMeansWarning, Setting
 from fedkmeans.kernels.base import WeightingRule
 from fedkmeans.protocol.exchange import Conversation
 
-# The settings of the paper; what is not here is the same as the defaults below.
+# The settings of the paper, where they differ from the defaults below.
 PAPER: dict[str, Any] = {
     "participation": "random",
     "memory": None,
@@ -33,84 +33,84 @@ PAPER: dict[str, Any] = {
 
 
 class FederatedKMeans(Clusterer):
-    """Weighted federated k-means with memory: k-means on the rows of all clients, which stay there.
+    """Weighted federated k-means with memory: k-means on the rows of all clients, without moving them.
 
-    The defaults suit a real federation: the latest word of every client counts, clients take turns
-    if not all are asked at once, and the run ends when the score has settled. They follow from a
-    study, see the page *Memory* of the documentation. The algorithms of the paper (DWF, EWF and any
-    other weighting; Holzer, Jacob & Kavane) are `FederatedKMeans.paper(...)`.
+    The defaults are intended for real federations: the latest statistics of every client count,
+    clients take turns if only some are asked per round, and the run stops when the score is stable.
+    The page *Memory* of the documentation describes the study behind them. The algorithms of the paper
+    (Holzer, Jacob & Kavane: DWF, EWF, other weightings) are available as `FederatedKMeans.paper(...)`.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        k, the number of clusters.
+        The number of clusters, k.
     weighting : str or callable, default="dynamic"
-        How much a client's centroid counts: "dynamic" (DWF), "equal" (EWF), "by_size" (FedAvg),
+        Rule for the weight of a local centroid: "dynamic" (DWF), "equal" (EWF), "by_size" (FedAvg),
         "by_compactness", or a function of a `LocalSummary` that returns one weight per cluster.
-        "equal" and "by_size" do not go with memory.
+        "equal" and "by_size" cannot be combined with memory.
     clients_per_round : int or None, default=None
-        Clients asked in each round; None means all.
+        Number of clients asked in each round; None means all.
     participation : {"turns", "random"}, default="turns"
-        Whether clients take turns in a random order, or are drawn anew in each round (the paper).
+        Whether clients take turns in random order or are drawn independently in each round (the paper).
     memory : {"server", "client"} or float or None, default="server"
-        What counts beside this round's replies. "server" and "client": the latest word of every
-        client, kept by the server, or kept by the client, which sends what changed; both give the
-        same numbers as long as nobody leaves or forgets. A number γ in (0, 1): totals of which a
-        round keeps the part γ. None: nothing (the paper).
+        What a round uses in addition to its replies. "server", "client": the latest statistics of
+        every client, stored by the server, or by the client, which sends deltas; both give the same
+        results as long as no client leaves or loses its state. A number γ in (0, 1): the totals of
+        earlier rounds, multiplied by γ in each round. None: nothing (the paper).
     max_local : int, default=1
-        Lloyd steps a client makes in a round. With memory, one step leads to the fixed points of
-        pooled k-means; more are biased where clients differ.
+        Maximum number of local steps per round. With memory, one step leads to the fixed points of
+        pooled k-means; more steps give biased results if the data of clients differ.
     learning_rate : float, default=1.0
-        η in (0, 1]: how far the server moves towards the aggregated centroids.
+        η in (0, 1], the step size of the server towards the aggregated centroids.
     momentum : float, default=0.0
-        μ in [0, 1): how much of the last move is repeated.
+        μ in [0, 1), the fraction of the last movement that is added to the next one.
     init : str or array of shape (k, m), default="kfed"
-        Where the centroids start: "kfed", "random" (in the box of all data), "client_random",
-        "k-means++" (across clients), or your own centroids.
+        Initialization: "kfed", "random" (in the bounding box of all data), "client_random",
+        "k-means++" (across clients), or an array of initial centroids.
     n_init : int, default=1
-        Restarts; the best by the federated score per sample is kept.
+        Number of restarts; the result with the lowest federated score per sample is kept.
     empty_clusters : {"keep", "relocate"}, default="keep"
-        What a client does with a cluster that has none of its points.
+        What a client does with a cluster that contains none of its points.
     tol, tol_local : float, default=1e-8
-        Stop when centroids move less than this, at the server and at a client.
+        Stop when the centroids move less than this, at the server and at a client.
     tol_score : float, default=1e-3
-        Stop when the server foresees, from what it knows, that the score will change by no more than
-        this fraction; 0 means never. Without memory the server cannot tell.
+        Stop when the server predicts that the score will change by at most this fraction; 0 means
+        never. Without memory it has no effect, because the server does not know the score.
     patience : int or None, default=None
-        Stop when the oldest of this many movements is the smallest of them.
+        Stop when the oldest of this many latest movements is the smallest of them; None means never.
     min_rounds : int, default=1
-        Rounds before any criterion may end the run.
+        Minimum number of rounds.
     max_rounds : int, default=1000
-        Rounds after which the run ends in any case.
+        Maximum number of rounds.
     score_every : int, default=0
-        Ask for the federated score every so many rounds, for `history_`; 0 means never.
+        Number of rounds between requests for the federated score, for `history_`; 0 means never.
     random_state : int or RandomState or Generator or None, default=None
-        The seed; a run is a pure function of it.
+        The seed; the same seed gives the same result.
     n_jobs : int or None, default=None
-        Threads when fitting on arrays; None means one, -1 one per core.
+        Number of threads when fitting on arrays; None means one, -1 means one per core.
     kernel : {"auto", "numba", "numpy"}, default="auto"
-        Who does the arithmetic when fitting on arrays: compiled code, or the plain version, which
-        "auto" takes for small data. Both find the same clusters.
+        Kernel for the arithmetic when fitting on arrays: compiled code ("numba") or plain NumPy, which
+        "auto" uses for small data. Both find the same clusters.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
     labels_ : ndarray of shape (n_samples,)
-        Only after `fit`: a federation's rows are not here to be labelled.
+        Only set by `fit`: after `fit_federation` the rows are not available.
     inertia_ : float
-        Sum of squared distances over all clients that answered.
+        Sum of squared distances over all clients that replied.
     score_per_sample_, score_per_client_ : float
-        The federated score as a mean over rows, and as the paper's unweighted mean over clients.
+        The federated score as a mean over rows, and as an unweighted mean over clients (the paper).
     n_iter_ : int
-        Rounds of the restart that was kept, `best_restart_`.
+        Number of rounds of the best restart, `best_restart_`.
     stop_reason_ : str
         "tol", "tol_score", "patience", "max_rounds" or "interrupted".
     history_ : pandas.DataFrame
-        One row a round: restart, round, movement, participants (that answered), asked, estimate (the
-        server's own of the score), score and score_per_client (where asked for), bytes_sent and
-        bytes_received (of all clients together, scoring left out), kernel (of the clients).
+        One row per round: restart, round, movement, participants (clients that replied), asked, estimate
+        (of the score, by the server), score and score_per_client (if requested), bytes_sent and
+        bytes_received (over all clients, without scoring), kernel (of the clients).
     seed_ : int
-        The whole number that `random_state` came to; with it the run can be repeated.
+        The integer seed derived from `random_state`; use it to repeat the run.
     n_features_in_, feature_names_in_
 
     Examples
@@ -174,13 +174,13 @@ class FederatedKMeans(Clusterer):
 
     @classmethod
     def paper(cls, n_clusters: int = 8, **changes: Any) -> Self:
-        """Make the algorithm of the paper: no memory, small steps with momentum, five local steps.
+        """Make an estimator as in the paper: no memory, small steps with momentum, five local steps.
 
         Parameters
         ----------
         n_clusters : int, default=8
         **changes
-            Parameters that are to differ from `PAPER`.
+            Parameters that override `PAPER`.
 
         Examples
         --------
@@ -229,26 +229,26 @@ class KFed(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        k, the number of clusters.
+        The number of clusters, k.
     variant : {"paper", "published"}, default="paper"
-        As the DWF paper uses it (k-means on both sides), or as published (Awasthi-Sheffet at the
-        clients, farthest-centre seeding at the server).
+        The variant used in the DWF paper (k-means on both sides) or the published one (Awasthi-Sheffet
+        at the clients, farthest-centre seeding at the server).
     n_local_clusters : int or None, default=None
-        k' ≤ k, clusters a client makes. None means k for the paper's variant and √k, rounded up,
-        for the published one, whose server adds centres of several clients until there are k.
+        k' ≤ k, the number of clusters per client. None means k for variant "paper" and √k, rounded
+        up, for "published", where the server adds centres of several clients until there are k.
     clients_per_round : int or None, default=None
-        Clients sampled for the only round; None means all.
+        Number of clients sampled for the single round; None means all.
     n_init, n_init_local : int, default=1
-        Restarts of k-means at the server and at the clients.
+        Number of restarts of k-means at the server and at the clients.
     max_iter : int, default=10000
-        Lloyd steps of k-means on either side.
+        Maximum number of Lloyd steps of k-means at the server and at the clients.
     random_state : int or RandomState or Generator or None, default=None
-        The seed; a run is a pure function of it.
+        The seed; the same seed gives the same result.
     n_jobs : int or None, default=None
-        Threads when fitting on arrays; None means one, -1 one per core.
+        Number of threads when fitting on arrays; None means one, -1 means one per core.
     kernel : {"auto", "numba", "numpy"}, default="auto"
-        Who does the arithmetic when fitting on arrays: compiled code, or the plain version, which
-        "auto" takes for small data. Both find the same clusters.
+        Kernel for the arithmetic when fitting on arrays: compiled code ("numba") or plain NumPy, which
+        "auto" uses for small data. Both find the same clusters.
 
     Attributes
     ----------
@@ -306,30 +306,30 @@ class FKM(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        k, the number of clusters.
+        The number of clusters, k.
     clients_per_round : int or None, default=None
-        Clients sampled in each round, the start included; None means all.
+        Number of clients sampled in each round, including the initialization; None means all.
     max_local : int, default=5
-        Lloyd steps a client makes in a round.
+        Maximum number of local steps per round.
     n_init : int, default=1
-        Restarts; the best by the federated score per sample is kept.
+        Number of restarts; the result with the lowest federated score per sample is kept.
     tol, tol_local : float, default=1e-8
-        Stop when centroids move less than this, at the server and at a client.
+        Stop when the centroids move less than this, at the server and at a client.
     patience : int or None, default=300
-        Stop when the oldest of this many movements is the smallest of them.
+        Stop when the oldest of this many latest movements is the smallest of them; None means never.
     min_rounds : int, default=1
-        Rounds before any criterion may end the run.
+        Minimum number of rounds.
     max_rounds : int, default=300
-        Rounds after which the run ends in any case.
+        Maximum number of rounds.
     score_every : int, default=0
-        Ask for the federated score every so many rounds, for `history_`; 0 means never.
+        Number of rounds between requests for the federated score, for `history_`; 0 means never.
     random_state : int or RandomState or Generator or None, default=None
-        The seed; a run is a pure function of it.
+        The seed; the same seed gives the same result.
     n_jobs : int or None, default=None
-        Threads when fitting on arrays; None means one, -1 one per core.
+        Number of threads when fitting on arrays; None means one, -1 means one per core.
     kernel : {"auto", "numba", "numpy"}, default="auto"
-        Who does the arithmetic when fitting on arrays: compiled code, or the plain version, which
-        "auto" takes for small data. Both find the same clusters.
+        Kernel for the arithmetic when fitting on arrays: compiled code ("numba") or plain NumPy, which
+        "auto" uses for small data. Both find the same clusters.
 
     Attributes
     ----------

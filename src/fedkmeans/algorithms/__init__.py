@@ -1,1 +1,1 @@
-"""What the server does: rounds, aggregation, memory, stopping, and whole fits."""
+"""The server side: rounds, aggregation, memory, stopping criteria and complete fits."""

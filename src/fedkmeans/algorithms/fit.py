@@ -1,4 +1,4 @@
-"""Whole fits, from the first query to the score: one conversation per algorithm."""
+"""Complete fits, from the first query to the final score: one conversation per algorithm."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from fedkmeans.protocol.messages import Describe, Description, ScoreTotals
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What all clients of a federation agree on.
+    """The data format that all clients of a federation share.
 
-    `kernel` says by which kernels they compute ("numba+numpy"), `sizes` how many rows each has.
+    `kernel` names the clients' kernels ("numba+numpy"); `sizes` maps each client to its number of rows.
     """
 
     n_samples: int
@@ -51,7 +51,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The outcome of a fit: the best restart's centroids (k, m), its rounds and its score."""
+    """The result of a fit: the centroids (k, m), number of rounds and score of the best restart."""
 
     centroids: FloatArray
     n_rounds: int
@@ -60,7 +60,7 @@ class Fitted:
     restart: int = 0
 
 
-# Restarts that find the same clusters differ in their score by less, and rounding must not choose.
+# Scores that differ by less are considered equal, so that rounding does not select the restart.
 _SAME_SCORE = 1e-12
 
 MemorySetting: TypeAlias = "float | str | None"
@@ -68,14 +68,14 @@ Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
 
 
 def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversation[Schema]:
-    """Ask all clients for their columns; refuse if they differ or if there are fewer rows than clusters."""
+    """Ask all clients for their columns; raise if these differ or if there are fewer rows than clusters."""
     replies: dict[ClientId, Description] = yield Ask(Describe(), clients)
-    # Compared with one that names its columns, where any does.
+    # The reference is a client with column names, if there is one.
     first = min(replies, key=lambda name: (replies[name].feature_names is None, name))
     for other in sorted(replies):
         _compare(first, replies[first], other, replies[other])
     n_samples = sum(reply.n_samples for reply in replies.values())
-    # A single row is no cluster: its centroid would be the row itself.
+    # At least two rows: the centroid of a single row is the row itself.
     if n_samples < max(2, n_clusters):
         largest = max(replies, key=lambda name: replies[name].n_samples)
         raise DataError(
@@ -118,7 +118,7 @@ def wf_kmeans(
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
-    """Weighted federated k-means (the paper's Algorithm 1, or with memory); restarts share exchanges."""
+    """Weighted federated k-means (Algorithm 1 of the paper, or with memory); restarts share exchanges."""
     initialize = find_initializer(init, n_clusters, n_features)
     if n_init > 1 and not isinstance(init, str):
         warnings.warn(
@@ -148,7 +148,7 @@ def fkm(
     observe: Observer,
 ) -> Conversation[Fitted]:
     """FKM of Garst & Reinders; `plan` should have learning rate 1 and momentum 0."""
-    # The start is a round too: with few clients a round, only those chosen take part in it.
+    # The initialization is also a round: it uses only `clients_per_round` clients.
     check_participation(clients, plan.clients_per_round)
     first = sample_clients(clients, plan.clients_per_round, derive_seed(plan.seed, "FKM start"), 0)
 
@@ -167,7 +167,7 @@ def _restarts(
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
-    """Run from `n_init` starts and keep the one with the lowest score per sample over all clients."""
+    """Run from `n_init` initializations and keep the fit with the lowest score per sample."""
     check_participation(clients, plan.clients_per_round)
 
     def once(restart: int) -> Conversation[Fitted]:
@@ -183,14 +183,14 @@ def _restarts(
 
 
 def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
-    """Return the function that finds a round's target with this memory.
+    """Return the function that computes the target of a round with this memory.
 
     Parameters
     ----------
     memory : {"server", "client"} or float or None
-        Where the latest statistics of each client are kept, or γ in (0, 1), or None (the paper).
+        Where the latest statistics of each client are stored, or γ in (0, 1), or None (the paper).
     work : LocalWork
-        What clients do; not all of it goes with memory.
+        The work of the clients; some settings cannot be combined with memory.
     """
     if memory is None:
         return partial(weighted_average, work=work)
@@ -230,7 +230,7 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
 
 
 def best_fit(fits: Sequence[Fitted]) -> Fitted:
-    """The fit with the lowest score per sample; of those that differ by rounding alone, the first."""
+    """Return the fit with the lowest score per sample; the first one if scores differ only by rounding."""
     lowest = min(fit.score.per_sample for fit in fits)
     return next(fit for fit in fits if fit.score.per_sample <= lowest * (1 + _SAME_SCORE))
 
@@ -247,7 +247,7 @@ def kfed(
     max_iter: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
-    """k-FED with the clients sampled for its only round."""
+    """k-FED with the clients sampled for its single round."""
     check_participation(clients, clients_per_round)
     chosen = sample_clients(clients, clients_per_round, seed, 0)
     n_local = n_local_clusters or variant.n_local(n_clusters)
@@ -269,7 +269,7 @@ def kfed(
         max_iter=max_iter,
     )
     score = yield from request_score(found.d, clients)
-    nowhere = float("nan")  # there is no place it moved from
+    nowhere = float("nan")  # there are no previous centroids
     state = State(found.d, found.d, round=1, movements=(nowhere,))
     observe(
         state,

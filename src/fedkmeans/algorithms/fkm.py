@@ -1,8 +1,8 @@
 """FKM, federated k-means of Garst & Reinders (2023).
 
-Clients start from local k-means++ centres; the server clusters all received centroids with
-weighted k-means; before their local steps, clients drop global centroids that have no local point,
-so that each works with k'_i ≤ k clusters.
+Clients start from local k-means++ centroids. The server clusters all received centroids with
+weighted k-means. Before its local steps, a client drops the global centroids that have no local
+points, so that client i works with k'_i ≤ k clusters.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SERVER_STARTS = 5
 
 
 def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
-    """Local k-means++ centres, moved to the mean of their points, then weighted k-means.
+    """Compute the initial centroids: k-means++ and one Lloyd step locally, then weighted k-means.
 
-    A k-means++ centre is a row of the data; one Lloyd step at the client (`max_iter` 1) turns it
-    into a mean.
+    A k-means++ centroid is a row of the data; one Lloyd step at the client (`max_iter` 1) replaces it
+    with a mean.
 
     Returns
     -------
@@ -48,10 +48,10 @@ def fkm_target(
     max_local: int,
     tol_local: float,
 ) -> Conversation[Target]:
-    """Weighted k-means on all local centroids.
+    """Run weighted k-means on all local centroids.
 
-    It starts at the global centroids, so that cluster j stays cluster j from round to round and the
-    movement says whether the run has settled.
+    It starts from the global centroids. Cluster j therefore remains cluster j in all rounds, and the
+    movement shows whether the run has converged.
     """
     query = LocalUpdate(state.centroids, max_local, tol_local, "last_counts", "drop")
     models: dict[ClientId, LocalModel] = yield Ask(query, chosen)

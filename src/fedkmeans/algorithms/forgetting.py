@@ -1,7 +1,7 @@
-"""Forgetting: all earlier statistics count, but less with every round.
+"""Forgetting: all earlier statistics count, but their weight decreases with every round.
 
-The server keeps one total, and clients keep nothing. In the literature this is online EM with a
-constant step (Cappé & Moulines 2009); docs/memory.md compares it with the default.
+The server stores one total and clients store nothing. This is online EM with a constant step size
+(Cappé & Moulines 2009); docs/memory.md compares it with the default.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fedkmeans.protocol.exchange import AskTotal, Conversation, Total
 from fedkmeans.protocol.messages import SendStatistics, bytes_to
 from fedkmeans.protocol.statistics import ClusterStatistics
 
-# A cluster whose number of holders has faded below this holds rounding errors, not data.
+# A cluster whose decayed number of holders is below this consists of rounding errors.
 _FADED = 1e-100
 
 
 @dataclass(frozen=True, slots=True)
 class FadingTotal:
-    """The state of `forgetting`."""
+    """The memory of `forgetting`."""
 
     total: ClusterStatistics
     response_log: ResponseLog = field(default_factory=ResponseLog)
@@ -37,9 +37,9 @@ def forgetting(
     work: LocalWork,
     gamma: float,
 ) -> Conversation[Target]:
-    """S ← γ S + Σ ω c, W ← γ W + Σ ω over the clients that answered; d = S / W.
+    """S ← γ S + Σ ω c, W ← γ W + Σ ω over the clients that replied; d = S / W.
 
-    In round t = 0, 1, … γ is at most 1 - 1/(t + 2): the first rounds are averaged, not forgotten.
+    In round t = 0, 1, … γ is at most 1 - 1/(t + 2), so that the first rounds are averaged.
     """
     memory: FadingTotal = state.memory or FadingTotal(ClusterStatistics.nothing(*state.centroids.shape))
     query = SendStatistics(work.query(state.centroids))

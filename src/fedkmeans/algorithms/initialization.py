@@ -1,6 +1,6 @@
-"""Where the centroids start. Each initialiser is a conversation that ends in k centroids.
+"""Initial centroids. Each initializer is a conversation that returns k centroids.
 
-What sites send for them are means of several rows, never of fewer than their `min_cluster_size`.
+For an initialization, sites send means of at least `min_cluster_size` rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedkmeans.protocol.messages import Box, Candidate, DrawPoint, FindBox
 
 Initializer: TypeAlias = Callable[[int, int, tuple[ClientId, ...], int], Conversation[FloatArray]]
 
-# Rows behind each candidate: enough that none shows, few enough that the place is still a choice.
+# Rows per candidate: enough to hide a single row, few enough that candidates still differ.
 _MEAN_OF = 5
 _KFED_STARTS, _KFED_STEPS = 5, 300
 _TOO_SMALL = (
@@ -48,7 +48,7 @@ def kfed(
 def random(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
-    """Uniform in the box of the data; each client tells the means of its outermost values."""
+    """Draw uniformly in the bounding box of the data; clients send means of their extreme values."""
     boxes: dict[ClientId, Box] = yield Ask(FindBox(), clients)
     low = np.min([box.minimum for box in boxes.values()], axis=0)
     high = np.max([box.maximum for box in boxes.values()], axis=0)
@@ -60,7 +60,7 @@ def random(
 def client_random(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
-    """Each centroid is the mean of a few random points of a random client."""
+    """Use the mean of a few random points of a random client for each centroid."""
     rng = generator(seed, "client_random")
     chosen = rng.choice(len(clients), size=n_clusters)
     centroids = []
@@ -72,7 +72,7 @@ def client_random(
         reply = replies.get(clients[index])
         if reply is not None and reply.weight > 0:
             centroids.append(reply.point)
-        else:  # silent, or too small to answer without giving a row away: the others are asked
+        else:  # no reply, or too few rows to hide a single one: ask all clients
             centroids.append((yield from _draw(query, clients, rng)))
     return np.array(centroids)
 
@@ -80,11 +80,11 @@ def client_random(
 def kmeans_plusplus(
     n_clusters: int, n_features: int, clients: tuple[ClientId, ...], seed: int
 ) -> Conversation[FloatArray]:
-    """k-means++ across clients: one exchange a centroid, each far from those already chosen.
+    """k-means++ across clients, with one exchange per centroid.
 
-    A client is drawn with probability proportional to the squared distances of its rows, and a
-    row there likewise, which together is the draw of k-means++ on the pooled data. What is sent is
-    not the row but the mean of it and its nearest neighbours, as few as the site's policy allows.
+    A client is drawn with probability proportional to the sum of the squared distances of its rows,
+    and then one of its rows in the same way. Together this is k-means++ on the pooled data. The site
+    sends the mean of the row and its nearest neighbours, as few as its policy allows.
     """
     rng = generator(seed, "k-means++")
     centroids = np.empty((0, n_features))
@@ -98,17 +98,17 @@ def kmeans_plusplus(
 def _draw(
     query: DrawPoint, clients: tuple[ClientId, ...], rng: np.random.Generator
 ) -> Conversation[FloatArray]:
-    """Ask all clients for a candidate and draw one of them in proportion to their weights."""
+    """Ask all clients for a candidate and draw one with probability proportional to its weight."""
     replies: dict[ClientId, Candidate] = yield Ask(query, clients)
-    # In the order of their coordinates, so that the draw does not depend on clients' names.
+    # Sorted by coordinates, so that the draw does not depend on the names of clients.
     candidates = sorted((c for c in replies.values() if c.weight > 0), key=lambda c: c.point.tolist())
-    # A mean of neighbours may have been chosen before; a second time it would stay empty.
+    # A mean of neighbours can occur twice; the second copy would be an empty cluster.
     new = [c for c in candidates if not (c.point == query.centroids).all(axis=1).any()]
     pool = new or candidates
     if pool:
         weight = np.array([candidate.weight for candidate in pool])
         return pool[int(rng.choice(len(pool), p=weight / weight.sum()))].point
-    if len(query.centroids):  # fewer different points than clusters: a copy stays empty and harms nobody
+    if len(query.centroids):  # fewer distinct points than clusters: a copy is an empty cluster
         return np.asarray(query.centroids[int(rng.integers(len(query.centroids)))])
     raise DataError(_TOO_SMALL)
 
@@ -122,7 +122,7 @@ INITIALIZERS: dict[str, Initializer] = {
 
 
 def find_initializer(init: str | DataArray, n_clusters: int, n_features: int) -> Initializer:
-    """Return the initialiser of that name, or one that gives the centroids passed in."""
+    """Return the initializer with this name, or one that returns the given centroids."""
     if isinstance(init, str):
         if init not in INITIALIZERS:
             names = ", ".join(INITIALIZERS)

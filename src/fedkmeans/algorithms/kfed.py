@@ -1,8 +1,8 @@
-"""k-FED, one-shot federated clustering (Dennis, Li & Smith 2021), in two forms.
+"""k-FED, one-shot federated clustering (Dennis, Li & Smith 2021), in two variants.
 
-Each client clusters its own data and sends its centroids once; the server merges them. The paper
-on DWF k-means lets client and server run plain k-means; the method as published does something
-else on both sides.
+Each client clusters its own data and sends its centroids once; the server merges them. In the paper
+on DWF k-means, both clients and server run plain k-means. The published method uses other algorithms
+on both sides.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fedkmeans.protocol.messages import CentroidSet, LocalClusters, bytes_to, n_
 
 
 def stack(sets: Mapping[ClientId, CentroidSet]) -> tuple[FloatArray, FloatArray]:
-    """Centroids (n, m) and counts (n,) of all clients.
+    """Return the centroids (n, m) and counts (n,) of all clients.
 
-    In the order of their coordinates: what is drawn from them must not depend on clients' names.
+    They are sorted by coordinates, so that random draws do not depend on the names of clients.
     """
     table = np.concatenate([np.column_stack([part.centroids, part.counts]) for part in sets.values()])
     if not len(table):
@@ -42,14 +42,14 @@ def stack(sets: Mapping[ClientId, CentroidSet]) -> tuple[FloatArray, FloatArray]
 
 
 def _order_of_rows(table: FloatArray) -> IntArray:
-    """How to sort rows by their first column, then by the second, and so on; shape (n,).
+    """Return the order that sorts rows by the first column, then the second, and so on; shape (n,).
 
-    What `np.lexsort` would return, but it would sort as often as there are columns. A double's bits,
-    taken as a whole number, are in the order of the doubles, but for the sign; written with the
-    highest byte first, all columns of a row are compared in one go.
+    The result equals that of `np.lexsort`, which sorts once per column. Except for the sign, the bits
+    of doubles, read as integers, have the same order as the doubles. In big-endian byte order, one
+    comparison covers all columns of a row.
     """
-    bits = (table + 0.0).view(np.int64)  # -0.0 is 0.0
-    bits ^= (bits >> 63) | np.int64(-(2**63))  # of what is negative all bits are turned, else the first
+    bits = (table + 0.0).view(np.int64)  # turns -0.0 into 0.0
+    bits ^= (bits >> 63) | np.int64(-(2**63))  # flip all bits of negative numbers, else the sign bit
     if sys.byteorder == "little":
         bits.byteswap(inplace=True)
     return bits.view(f"V{8 * table.shape[1]}").ravel().argsort(kind="stable")
@@ -76,10 +76,10 @@ def merge_by_farthest(
     n_init: int,
     max_iter: int,
 ) -> FloatArray:
-    """Start with one client's centroids and add the farthest received one until there are k.
+    """Start with the centroids of one client and add the farthest received one until there are k.
 
-    One Lloyd step on the received centroids ends it. There is nothing to restart and nothing to
-    iterate, so `n_init` and `max_iter` have no effect. Shape (n_clusters, m).
+    A single Lloyd step on the received centroids follows. The method has no restarts and no iterations,
+    so `n_init` and `max_iter` have no effect. Returns an array of shape (n_clusters, m).
     """
     received, _ = stack(sets)
     if len(received) < n_clusters:
@@ -98,7 +98,7 @@ def merge_by_farthest(
 
 
 def fill_up(received: FloatArray, n_clusters: int, rng: np.random.Generator) -> FloatArray:
-    """Draw missing centroids uniformly in the box of the received ones; shape (n_clusters, m)."""
+    """Draw missing centroids uniformly in the bounding box of the others; shape (n_clusters, m)."""
     missing = n_clusters - len(received)
     warnings.warn(
         FedKMeansWarning(
@@ -116,16 +116,16 @@ def fill_up(received: FloatArray, n_clusters: int, rng: np.random.Generator) -> 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What clients and server do.
+    """A variant of k-FED.
 
     Attributes
     ----------
     local : str
-        One of `LOCAL_METHODS`.
+        One of `LOCAL_METHODS`, the local clustering method.
     merge : callable
-        Turns the clients' centroid sets into k centroids.
+        Merges the centroid sets of the clients into k centroids.
     n_local : callable
-        The usual k' for a given k.
+        The default k' for a given k.
     """
 
     local: str
@@ -144,7 +144,7 @@ def kfed_exchange(
     n_init: int,
     max_iter: int,
 ) -> Conversation[Target]:
-    """The one exchange of k-FED: local centroids come in, k centroids (k, m) come out."""
+    """Run the single exchange of k-FED: merge the local centroids into k centroids (k, m)."""
     query = LocalClusters(n_local, variant.local, n_init_local, max_iter, seed)
     sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
     rng = generator(seed, "k-FED server")
@@ -158,7 +158,7 @@ def kfed_exchange(
 
 VARIANTS = {
     "paper": Variant("k-means", merge_by_kmeans, lambda k: k),
-    # Its theory is for clients that see few of the clusters, k' ≤ √k; with k' = k the server would
-    # just take one client's centroids.
+    # The theory assumes clients with few of the clusters, k' ≤ √k; with k' = k the server would only
+    # use the centroids of one client.
     "published": Variant("awasthi-sheffet", merge_by_farthest, lambda k: math.ceil(math.sqrt(k))),
 }

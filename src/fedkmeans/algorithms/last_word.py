@@ -1,21 +1,21 @@
 """The default algorithm: k-means in which the latest statistics of every client count.
 
-In each round the server sends the centroids C to a few clients. A client makes its local steps and
-returns, for each cluster, its weighted sum ω c and its weight ω, with ω the number of its rows in
-the cluster. The server keeps the totals S = Σ ω c and W = Σ ω over the *latest* statistics of all
-clients, so that a client which is not asked counts with what it sent last, and moves the centroids
-to d = S / W (docs/memory.md). With all clients in each round this is pooled k-means.
+In each round the server sends the centroids C to some of the clients. A client runs its local steps
+and returns, for each cluster, the weighted sum ω c and the weight ω, where ω is the number of its
+rows in the cluster. The server computes the totals S = Σ ω c and W = Σ ω over the *latest* statistics
+of all clients, including those not asked in this round, and moves the centroids to d = S / W
+(docs/memory.md). If all clients are asked in each round, this is pooled k-means.
 
-Clients that have not answered yet count as if they had sent the centroids as they are, so that a
-cluster of which little is known moves little (`server_update.remembered_target`).
+Clients that have not replied yet count as if they had sent the current centroids. A cluster with few
+known statistics therefore moves little (`server_update.remembered_target`).
 
 `last_statistics` (``memory="server"``, the default)
-    The server keeps the latest statistics of every client.
+    The server stores the latest statistics of every client.
 `last_deltas` (``memory="client"``)
-    Each client keeps its own latest statistics and sends what changed; the server keeps only the
-    total. Both give the same numbers as long as no client leaves or loses its state.
+    Each client stores its own latest statistics and sends deltas; the server stores only the total.
+    Both give the same results as long as no client leaves or loses its state.
 
-It is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) does the same for gradients.
+The algorithm is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) is its analogue for gradients.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from fedkmeans.protocol.exchange import Ask, AskTotal, Conversation, NewId, Tota
 from fedkmeans.protocol.messages import SendDelta, SendStatistics, bytes_to, n_bytes
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
-_OFTEN = 5  # the server warns when it has started the total again this many times
+_OFTEN = 5  # the server warns when it has restarted the total this many times
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticsOfAll:
-    """Each client's latest statistics, changed in place by a round, and their total."""
+    """Memory of `last_statistics`: the latest statistics, updated in place, and their total."""
 
     latest: LatestStatistics
     total: RunningTotal
@@ -49,17 +49,17 @@ class StatisticsOfAll:
 
 @dataclass(frozen=True, slots=True)
 class SumOfDeltas:
-    """State of `last_deltas`: the total, and which change of each client is part of it.
+    """Memory of `last_deltas`: the total, and the latest delta of each client included in it.
 
     Attributes
     ----------
     run, name : str
-        Names of the run and of the total, under which clients keep what they sent.
+        Names of the run and of the total, under which clients store their delta states.
     restarts : int
-        How often the total was started again.
+        Number of times the total was restarted.
     total : RunningTotal
     counted : dict
-        For each client that is part of the total, the exchange of its latest change.
+        For each client included in the total, the exchange of its latest delta.
     """
 
     run: str
@@ -70,7 +70,7 @@ class SumOfDeltas:
     response_log: ResponseLog = field(default_factory=ResponseLog)
 
     def count(self, answer: Total, exchange: str) -> SumOfDeltas:
-        """Add the changes of an exchange, and note whose they are."""
+        """Add the deltas of an exchange to the total and record which clients sent them."""
         if answer.record.exchanges != {exchange}:
             raise FederationError(
                 "A change that was sent in an earlier exchange arrived late and was added to this one. The "
@@ -80,7 +80,7 @@ class SumOfDeltas:
         return replace(self, total=self.total + answer.record.difference, counted=counted)
 
     def start_again(self) -> SumOfDeltas:
-        """Forget the total; every client sends its whole statistics when it is next asked."""
+        """Reset the total; every client sends its full statistics when it is next asked."""
         if self.restarts + 1 == _OFTEN:
             warnings.warn(
                 FedKMeansWarning(
@@ -102,7 +102,7 @@ class SumOfDeltas:
 def last_statistics(
     state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
 ) -> Conversation[Target]:
-    """One round in which the server keeps the latest statistics of every client."""
+    """Run one round in which the server stores the latest statistics of every client."""
     k, m = state.centroids.shape
     memory: StatisticsOfAll = state.memory or StatisticsOfAll(
         LatestStatistics(clients, k, m, state.round), RunningTotal.nothing(k, m)
@@ -133,15 +133,15 @@ def last_deltas(
     work: LocalWork,
     run: RunName,
 ) -> Conversation[Target]:
-    """One round in which each client keeps its latest statistics and sends what changed.
+    """Run one round in which each client stores its latest statistics and sends a delta.
 
-    Only a client knows its part of the total. If a client has left, or has lost what it sent, the
-    server therefore starts the total again: until they are next asked, clients count as if they had
-    sent the centroids as they are, so that the progress so far is kept.
+    Only the client knows its contribution to the total. If a client leaves or loses its state, the
+    server therefore restarts the total. Until they are next asked, clients count as if they had sent
+    the current centroids, so that the progress so far is preserved.
     """
     memory: SumOfDeltas | None = state.memory
     if memory is None:
-        # Restarts run at the same time: each proposes a name for the run, and the first one counts.
+        # Restarts run concurrently: each proposes a name for the run, and the first one is used.
         run_name = run.settle((yield NewId()))
         memory = SumOfDeltas(run_name, (yield NewId()), 0, RunningTotal.nothing(*state.centroids.shape), {})
     if memory.counted.keys() - set(clients):
@@ -167,7 +167,7 @@ def last_deltas(
 def _ask_deltas(
     state: State, chosen: tuple[ClientId, ...], memory: SumOfDeltas, work: LocalWork
 ) -> Conversation[tuple[Total, str, int]]:
-    """Ask for changes; returns the answer, the name of the exchange, and the bytes sent."""
+    """Ask for deltas; return the reply, the name of the exchange and the number of bytes sent."""
     exchange: str = yield NewId()
     counted = {client: memory.counted.get(client) for client in chosen}
     query = SendDelta(work.query(state.centroids), memory.run, memory.name, exchange, counted)
@@ -185,7 +185,7 @@ def _target(
     known: Mapping[ClientId, object],
     memory: StatisticsOfAll | SumOfDeltas,
 ) -> Target:
-    """Move to d = S / W, and note who answered."""
+    """Compute d = S / W and update the response log."""
     response_log = memory.response_log.after(state.round, chosen, answered)
     total = memory.total.high
     return Target(

@@ -1,4 +1,4 @@
-"""The latest statistics of every client in one table, with their exact total."""
+"""The latest statistics of every client in one table, and their exact total."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, Stack
 class LatestStatistics:
     """The latest statistics of every client, and their running total.
 
-    Only clusters whose statistics changed are subtracted and added again. Clients are taken in the
-    order of their names, so that rounding does not depend on the order of arrival.
+    An update subtracts and adds only clusters whose statistics changed. It processes clients in the
+    order of their names, so that rounding does not depend on the order of the replies.
 
     Parameters
     ----------
     clients : tuple of str
-        All clients whose statistics may come.
+        All clients that may send statistics.
     k, m : int
-        Number of clusters and of columns.
+        Number of clusters and number of columns.
     round_ : int
-        The round in which the first statistics come.
+        The round of the first statistics.
 
     Attributes
     ----------
     known : dict
-        Clients whose statistics are part of the total, as keys.
+        The keys are the clients whose statistics are included in the total.
     """
 
     def __init__(self, clients: tuple[ClientId, ...], k: int, m: int, round_: int = 0) -> None:
@@ -49,7 +49,7 @@ class LatestStatistics:
         self._latest: tuple[tuple[ClientId, ...], IntArray] = (), np.empty(0, dtype=np.int64)
 
     def replace(self, statistics: Mapping[ClientId, ClusterStatistics]) -> None:
-        """Let new statistics take the place of the clients' earlier ones; ends the round."""
+        """Replace the statistics of these clients and end the round."""
         self._round += 1
         if not statistics:
             return
@@ -62,7 +62,7 @@ class LatestStatistics:
         self.known.update(dict.fromkeys(stacked.names))
 
     def check_round(self, round_: int) -> None:
-        """Refuse all but the next round: the table changes in place and has no earlier state."""
+        """Raise unless this is the next round: the table is updated in place and has no earlier state."""
         if round_ != self._round:
             raise FederationError(
                 f"The state of round {round_} is not the latest one of its run, which is at round "
@@ -70,8 +70,8 @@ class LatestStatistics:
             )
 
     def keep(self, clients: tuple[ClientId, ...]) -> None:
-        """Subtract the statistics of clients that have left: all but these."""
-        if clients is self._members:  # as nearly always
+        """Keep only these clients: subtract the statistics of those that have left."""
+        if clients is self._members:  # the usual case
             return
         self._members = clients
         gone = tuple(sorted(self.known.keys() - set(clients)))
@@ -89,11 +89,11 @@ class LatestStatistics:
             del self.known[client]
 
     def total(self) -> RunningTotal:
-        """The total as it is now; later changes do not touch what is returned."""
+        """Return the current total; later updates do not change the returned object."""
         return RunningTotal.of_rows(self._total.copy(), self._total_numbers)
 
     def _slots_of(self, clients: tuple[ClientId, ...]) -> IntArray:
-        """Places of the clients in the table; often the same clients come round after round."""
+        """Return the indices of the clients in the table; cached, as rounds often have the same clients."""
         if self._latest[0] is not clients:
             self._latest = clients, np.array([self._slots[client] for client in clients], dtype=np.int64)
         return self._latest[1]

@@ -1,4 +1,4 @@
-"""Which clients answered when: how far a server looks back, and whom it no longer waits for."""
+"""Log of the rounds in which clients replied, to find the window and unreachable clients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
 from fedkmeans.protocol.exchange import some_of
 
-# After so many queries without an answer, the server does not wait for a client.
+# A client that misses this many queries in a row is considered unreachable.
 _GIVEN_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLog:
-    """In which round each client last answered, and how many queries it missed since."""
+    """The round of the latest reply of each client, and the number of queries it has missed since."""
 
     heard: Mapping[ClientId, int] = field(default_factory=dict)
     missed: Mapping[ClientId, int] = field(default_factory=dict)
@@ -30,9 +30,9 @@ class ResponseLog:
         return ResponseLog({**self.heard, **dict.fromkeys(answered, round_)}, missed)
 
     def window(self, clients: tuple[ClientId, ...], round_: int) -> int | None:
-        """How many rounds back all clients have answered, `round_` included; None if some never did.
+        """Return the number of latest rounds, including `round_`, in which all clients replied.
 
-        Clients that are given up do not count.
+        Returns None if some client never replied. Unreachable clients are ignored.
         """
         reachable = self.reachable(clients)
         if not all(client in self.heard for client in reachable):
@@ -40,7 +40,7 @@ class ResponseLog:
         return round_ + 1 - min(self.heard[client] for client in reachable)
 
     def reachable(self, clients: tuple[ClientId, ...]) -> Sequence[ClientId]:
-        """Clients that did not miss the last five queries; raises if there are none."""
+        """Return the clients that did not miss their last five queries; raise if there are none."""
         if not self.missed:
             return clients
         reachable = [client for client in clients if self.missed.get(client, 0) < _GIVEN_UP]
@@ -52,7 +52,7 @@ class ResponseLog:
         return reachable
 
     def share(self, clients: tuple[ClientId, ...], known: Container[ClientId]) -> float:
-        """Known clients among those that are known or may still answer."""
+        """Return the fraction of known clients among those that are known or reachable."""
         n_known = sum(client in known for client in clients)
         awaited = sum(client not in known for client in self.reachable(clients))
         return n_known / (n_known + awaited)

@@ -1,4 +1,4 @@
-"""The only loop: sample clients, find this round's target, move towards it, look whether to stop."""
+"""The loop over rounds: sample clients, compute the target, move the centroids, check for stopping."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from fedkmeans.protocol.exchange import AskTotal, Conversation, ListClients, Tot
 from fedkmeans.protocol.messages import Score, ScoreTotals
 
 Observer: TypeAlias = Callable[[State, RoundInfo], None]
-# From the state, all clients and the chosen ones.
+# Arguments: the state, all clients and the chosen clients.
 TargetFinder: TypeAlias = Callable[[State, tuple[ClientId, ...], tuple[ClientId, ...]], Conversation[Target]]
 
-# Rounds whose clients are drawn together.
+# Number of rounds for which clients are drawn at once.
 _AT_A_TIME = 8
 
 
 @dataclass(frozen=True, slots=True)
 class RoundConfig:
-    """How a run goes from round to round; the same for every algorithm that has rounds.
+    """Settings of a run that all algorithms with rounds share.
 
     Attributes
     ----------
     seed : int
     clients_per_round : int or None
-        Clients asked in each round; None means all.
+        Number of clients asked in each round; None means all.
     participation : {"random", "turns"}
-        Whether they are drawn anew in each round (the paper), or take turns in a random order.
+        Whether clients are drawn independently in each round (the paper) or take turns in random order.
     learning_rate, momentum : float
         η in (0, 1] and μ in [0, 1).
     stopping : Stopping
     score_every : int
-        Ask for the federated score every so many rounds; 0 means never.
+        Number of rounds between requests for the federated score; 0 means never.
     """
 
     seed: int
@@ -64,14 +64,14 @@ class RoundConfig:
 
 
 def at_random(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
-    """Draw the clients of a round whoever came before (the paper)."""
+    """Draw the clients of a round independently of earlier rounds (the paper)."""
     return generator(seed, "participation", round_).choice(n_clients, size=n, replace=False)
 
 
 def in_turns(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
-    """Go round a circle of all clients: none is asked again before every other one was.
+    """Cycle through all clients in random order: all are asked before any is asked again.
 
-    When a client leaves, the circle is drawn anew.
+    When a client leaves, a new order is drawn.
     """
     order = generator(seed, "turns").permutation(n_clients)
     return order[(round_ * n + np.arange(n)) % n_clients]
@@ -86,7 +86,7 @@ PARTICIPATION: dict[str, Callable[[int, int, int, int], IntArray]] = {
 def sample_clients(
     clients: tuple[ClientId, ...], n: int | None, seed: int, round_: int, participation: str = "random"
 ) -> tuple[ClientId, ...]:
-    """Choose the clients of a round: a pure function of seed and round, the same for all restarts."""
+    """Choose the clients of a round; the choice depends only on seed and round, not on the restart."""
     if n is None or n >= len(clients):
         return clients
     drawn = _draw(participation, len(clients), n, seed, round_ // _AT_A_TIME)
@@ -95,10 +95,9 @@ def sample_clients(
 
 @lru_cache(maxsize=1)
 def _draw(participation: str, n_clients: int, n: int, seed: int, block: int) -> list[IntArray]:
-    """Places of the chosen clients in several rounds.
+    """Return the indices of the chosen clients for several rounds.
 
-    Between two rounds, all that is needed to draw has left the processor's caches: rounds in a row take
-    a fraction of the time.
+    Drawing for several rounds at once is much faster, because the CPU caches are cold in each new round.
     """
     rounds = range(block * _AT_A_TIME, (block + 1) * _AT_A_TIME)
     draw = PARTICIPATION[participation]
@@ -106,7 +105,7 @@ def _draw(participation: str, n_clients: int, n: int, seed: int, block: int) -> 
 
 
 def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
-    """Refuse to ask more clients in a round than there are."""
+    """Raise if more clients per round are requested than the federation has."""
     if n is not None and n > len(clients):
         raise ParameterError(
             f"is {n}, but the federation has only {len(clients)} client(s). "
@@ -116,9 +115,9 @@ def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
 
 
 def remaining(clients: tuple[ClientId, ...]) -> Conversation[tuple[ClientId, ...]]:
-    """Those of the run's clients that still belong to the federation."""
+    """Return the clients of the run that are still in the federation."""
     members = yield ListClients()
-    if members == clients:  # as nearly always
+    if members == clients:  # the usual case
         return clients
     there = set(members)
     left = tuple(client for client in clients if client in there)
@@ -128,13 +127,13 @@ def remaining(clients: tuple[ClientId, ...]) -> Conversation[tuple[ClientId, ...
 
 
 def try_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals | None]:
-    """Ask for the federated score; clients that do not answer are left out, None if nobody does."""
+    """Ask for the federated score over the clients that reply; return None if there is no reply."""
     total: Total = yield AskTotal(Score(centroids), clients, optional=True)
     return total.record  # type: ignore[no-any-return]
 
 
 def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals]:
-    """Ask for the federated score, up to five times: it would be a pity to lose a whole run for it."""
+    """Ask for the federated score up to five times, so that a failed request does not lose the run."""
     for _ in range(4):
         score = yield from try_score(centroids, clients)
         if score is not None:
@@ -144,7 +143,7 @@ def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conve
 
 
 def _length(state: State) -> float:
-    """How far a round without an answer moved the centroids, by momentum alone."""
+    """Return the movement of a round without replies, which is due to momentum only."""
     return distance_between(state.centroids, state.previous)
 
 
@@ -156,27 +155,27 @@ def run_rounds(
     observe: Observer,
     restart: int = 0,
 ) -> Conversation[tuple[State, str]]:
-    """Run rounds until a stopping criterion holds.
+    """Run rounds until a stopping criterion is met.
 
     Parameters
     ----------
     state : State
-        Where to start: fresh, or from an earlier round.
-    plan : Plan
+        The initial state, or the state after an earlier round.
+    plan : RoundConfig
     clients : tuple of str
-        The clients of the run, sorted; those that leave the federation are dropped on the way.
+        The clients of the run, sorted. Clients that leave the federation during the run are dropped.
     find_target : callable
-        Conversation that turns (state, all clients, chosen clients) into this round's `Target`.
+        Conversation that computes the `Target` of a round from (state, all clients, chosen clients).
     observe : callable
-        Called with (State, RoundInfo) after each round; it watches and does not steer.
+        Called with (State, RoundInfo) after each round; it has no effect on the run.
     restart : int
-        Number of the restart, for the report.
+        Index of the restart, for `RoundInfo`.
 
     Returns
     -------
     state : State
     reason : str
-        Which criterion ended the run.
+        The criterion that stopped the run.
     """
     while (reason := plan.stopping.reason(state)) is None:
         clients = yield from remaining(clients)

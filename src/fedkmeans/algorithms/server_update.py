@@ -19,13 +19,13 @@ def target(total: ClusterTotals) -> FloatArray:
     Parameters
     ----------
     total : ClusterTotals
-        Sums over the clients I_t that answered.
+        Sums over the clients I_t that replied.
 
     Returns
     -------
     ndarray of shape (k, m)
     """
-    d = means(total.weighted_sum, total.weight, otherwise=total.weighted_sum)  # otherwise: see below
+    d = means(total.weighted_sum, total.weight, otherwise=total.weighted_sum)  # zero weights: see below
     unweighted = ~(total.weight > 0)
     d[unweighted] = total.plain_sum[unweighted] / total.n_clients
     return d
@@ -34,12 +34,12 @@ def target(total: ClusterTotals) -> FloatArray:
 def remembered_target(
     total: ClusterStatistics, centroids: FloatArray, share: float, least: float = 0.5
 ) -> FloatArray:
-    """d_j = (S_j + w c_j) / (W_j + w) with memory; a cluster without points stays where it is.
+    """d_j = (S_j + w c_j) / (W_j + w) with memory; a cluster without points does not move.
 
-    Clients whose statistics are not known are taken to weigh as much as the others on average, spread
-    evenly over the clusters: w = (1/f - 1) Σ_j W_j / k if a share f of the clients is known. Their
-    statistics are the centroids as they are, not the initial ones: clients that never answer slow
-    the run down, but do not change where it leads.
+    A client whose statistics are unknown gets the average weight of the known clients, distributed
+    evenly over the clusters: w = (1/f - 1) Σ_j W_j / k if a fraction f of the clients is known. Its
+    statistics are the current centroids, not the initial ones. Clients that never reply therefore
+    slow the run down but do not change its fixed points.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def remembered_target(
     centroids : ndarray of shape (k, m)
         C^(t).
     share : float
-        f, known clients among all.
+        f, the fraction of known clients.
     least : float
-        Clusters with fewer holders count as empty.
+        Clusters with fewer holders than this count as empty.
 
     Returns
     -------
@@ -72,23 +72,23 @@ def advance(
     ----------
     state : State
     found : Target
-        With d, the aggregated centroids of this round.
+        The target of this round, with the aggregated centroids d.
     learning_rate, momentum : float
         η and μ.
     keep : int or None
-        How many movements and estimates the stopping criteria look back on now; None for all. What an
-        earlier, longer look back kept stays: it may grow again.
+        Number of movements and estimates that the stopping criteria need; None means all. A history
+        that is already longer is not shortened, because the number may grow again.
     """
     c, c_previous = state.centroids, state.previous
-    # C + η (d - C) is written d - (1 - η) (d - C), so that η = 1 gives exactly d; C + (d - C) would be
-    # rounded. In place, as these are the largest arrays of a server.
+    # C + η (d - C) is computed as d - (1 - η) (d - C), which is exactly d for η = 1; C + (d - C) would
+    # be rounded. The operations are in place, because these are the largest arrays of the server.
     c_new = found.d - c
     c_new *= 1 - learning_rate
     np.subtract(found.d, c_new, out=c_new)
     drift = c - c_previous
     drift *= momentum
     c_new += drift
-    # A round without an answer does not show whether the run has settled.
+    # A round without replies does not show whether the run has converged.
     news = bool(found.answered)
     movements = (distance_between(c_new, c, room=drift),) * news
     estimates = (found.estimate,) * news

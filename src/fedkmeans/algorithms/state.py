@@ -1,4 +1,4 @@
-"""The state of a run: what a round finds, what the next round needs, and what is reported."""
+"""The result of a round, the state of a run between rounds, and the report on a round."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from fedkmeans.protocol.messages import ScoreTotals
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The result of a round: where the centroids should go.
+    """The result of a round.
 
     Attributes
     ----------
     d : ndarray of shape (k, m)
         The aggregated centroids, d^(t) in the paper.
     answered : tuple of str
+        Names of the clients that replied.
     sent, received : int
-        Bytes to and from all clients in the exchanges of this round.
+        Bytes sent to and received from all clients in the exchanges of this round.
     memory : object
-        What the algorithm keeps for the next round; None without memory.
+        What the server remembers for the next round; None without memory.
     estimate : float
-        Mean squared distance over all rows as far as the server knows it: for each client at the
-        centroids of its latest reply. NaN if it is not known.
+        The server's estimate of the mean squared distance over all rows, with each client evaluated at
+        the centroids of its latest reply. NaN if it is unknown.
     window : int or None
-        Number of latest rounds in which every client answered at least once; None if some client
-        never did. Without memory: 1.
+        Number of latest rounds in which every client replied at least once; None if some client
+        never replied. Without memory: 1.
     """
 
     d: FloatArray
@@ -44,7 +45,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that a run keeps from one round to the next.
+    """The state of a run between two rounds.
 
     Attributes
     ----------
@@ -53,12 +54,11 @@ class State:
     round : int
         Number of finished rounds.
     movements, estimates : tuple of float
-        Movements ‖C^(t) - C^(t-1)‖_F and estimates of the score, oldest first, of rounds with at
-        least one reply; only as many as the stopping criteria need.
+        Movements ‖C^(t) - C^(t-1)‖_F and estimates of the score of rounds with at least one reply,
+        oldest first; only as many as the stopping criteria need.
     window : int or None
-        Of the latest `Target`.
     memory : object
-        Of the latest `Target`.
+        Values of the latest `Target`.
     """
 
     centroids: FloatArray
@@ -80,23 +80,23 @@ class State:
 
 @dataclass(slots=True)
 class RunName:
-    """The name of a fit, under which clients keep what they sent; all its restarts share it."""
+    """The name of a fit, under which clients store their delta states; all restarts share it."""
 
     name: str = ""
 
     def settle(self, proposed: str) -> str:
-        """Return the name; the first one proposed becomes it."""
+        """Return the name, which is the first one proposed."""
         self.name = self.name or proposed
         return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class RoundInfo:
-    """What is reported about a round.
+    """The report on a round.
 
-    `asked` and `answered` hold client names; `estimate` is the server's estimate of the score (NaN
-    if it has none); `score` is set only if it was requested; `sent` and `received` count the bytes
-    of the round's exchanges with all clients.
+    `asked` and `answered` are names of clients; `estimate` is the server's estimate of the score (NaN
+    if unknown); `score` is set only if it was requested; `sent` and `received` are the bytes exchanged
+    with all clients in the round.
     """
 
     restart: int

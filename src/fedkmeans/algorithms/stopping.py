@@ -1,4 +1,4 @@
-"""When to stop: nothing moves, movements no longer shrink, the score has settled, or rounds are used up."""
+"""Stopping criteria: small or no longer decreasing movements, a stable score, or the maximum of rounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from fedkmeans._utils.checks import check_integer, check_real
 from fedkmeans.algorithms.state import State
 
-# Changes over fewer rounds are too uneven to foretell the next ones.
+# Changes over fewer rounds vary too much for a forecast.
 _LEAST_WINDOW = 5
 
 
@@ -21,18 +21,17 @@ class Stopping:
     Attributes
     ----------
     tol : float
-        Stop when ‖C^(t) - C^(t-1)‖_F is smaller (the paper's ε, an absolute length). With memory a
-        round may be quiet only because of who was asked: all rounds must be quiet, back to where
-        every client has been heard.
+        Stop when ‖C^(t) - C^(t-1)‖_F is smaller than this (ε in the paper, an absolute length). With
+        memory, a movement may be small only because of the clients that were asked. It must then be
+        small in all rounds of the window, in which every client replied at least once.
     patience : int or None
-        Stop when the oldest of this many latest movements is the smallest of them (the paper: 300).
-        With memory, for the same reason, the movement of a round is the largest in the rounds back
-        to where every client has been heard.
+        Stop when the oldest of this many latest movements is the smallest of them (300 in the paper).
+        With memory, for the same reason, each movement is replaced by the largest one in its window.
     min_rounds, max_rounds : int
-        Bounds that hold whatever the other criteria say; where they disagree, `max_rounds` wins.
+        Bounds that override the other criteria; in case of conflict `max_rounds` has priority.
     tol_score : float
-        Stop when what the score is foreseen to change still (`change_left`) is at most this fraction
-        of it; 0 means never. Needs memory: without, the server does not know the score.
+        Stop when the predicted remaining change of the score (`change_left`) is at most this fraction
+        of the score; 0 means never. Requires memory: without it the server does not know the score.
     """
 
     tol: float = 1e-8
@@ -50,13 +49,13 @@ class Stopping:
         check_real("tol_score", self.tol_score, low=0, high=1, high_open=True)
 
     def look_back(self, window: int | None) -> int | None:
-        """How many rounds the criteria look back on; None, for all, while some client is unheard."""
+        """Return how many rounds the criteria use; None (all) while some client has not replied."""
         if window is None:
             return None
         return max((self.patience or 1) + window - 1, 3 * _at_least_five(window))
 
     def reason(self, state: State) -> str | None:
-        """Say why the run stops now, or None if it goes on."""
+        """Return the reason why the run stops now, or None if it continues."""
         if state.round >= self.max_rounds:
             return "max_rounds"
         if state.round < max(1, self.min_rounds) or not state.movements:
@@ -79,7 +78,7 @@ def _all_below(movements: tuple[float, ...], window: int, tol: float) -> bool:
 
 
 def _largest_in_windows(movements: tuple[float, ...], window: int, n: int) -> list[float]:
-    """The largest movement in each of the `n` latest windows that end one round apart; [] if too few."""
+    """Return the largest movement in each of the `n` latest sliding windows; [] if there are too few."""
     if len(movements) < n + window - 1:
         return []
     latest = movements[len(movements) - n - window + 1 :]
@@ -91,22 +90,23 @@ def _at_least_five(window: int) -> int:
 
 
 def change_left(estimates: tuple[float, ...], window: int, n_rounds: int) -> float:
-    """Foresee how much the score will still change, from its means over the last three windows.
+    """Predict the remaining change of the score from its means over the last three windows.
 
-    A window is as many rounds as it took to hear everybody, or a multiple of that with five rounds or
-    more: a single estimate depends on who was heard when, the mean over a window hardly does. Lloyd's
-    score tends to fall ever more slowly, about like 1/t after t windows; then t times the change from
-    one window to the next is left. Of the last two changes the larger is taken, and the result doubled.
-    A forecast, not a bound: a run may rest on a plateau and go on.
+    A window is the number of rounds in which every client replied, or the smallest multiple of it with
+    at least five rounds. A single estimate depends on which clients replied in which round; the mean
+    over a window depends on this much less. The score of Lloyd's algorithm tends to decrease roughly
+    like 1/t after t windows; the remaining change is then t times the change between two windows. The
+    prediction uses the larger of the last two changes and doubles the result. It is not a bound: the
+    score may still decrease after a plateau.
 
     Parameters
     ----------
     estimates : tuple of float
         The server's estimates of the score, oldest first.
     window : int
-        Rounds.
+        Number of rounds in which every client replied.
     n_rounds : int
-        Rounds so far, of which the latest have estimates here.
+        Number of rounds so far; `estimates` covers the latest ones.
     """
     window = _at_least_five(window)
     if len(estimates) < 3 * window:

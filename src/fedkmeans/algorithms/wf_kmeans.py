@@ -1,9 +1,9 @@
-"""WF k-means, weighted federated k-means: the algorithm of the paper, which keeps no memory.
+"""WF k-means, weighted federated k-means: the algorithm of the paper, without memory.
 
-In each round the clients that are asked make a few Lloyd steps from the global centroids and return
-their local centroids with weights. The server averages them (`weighted_average`) and moves towards
-the average with a learning rate and momentum (`server_update.advance`). Weights are the number of
-points of a cluster (DWF), equal (EWF), or any rule of `fedkmeans.kernels.weighting`.
+In each round the chosen clients run a few Lloyd steps from the global centroids and return their
+local centroids with weights. The server averages them (`weighted_average`) and moves towards the
+average with a learning rate and momentum (`server_update.advance`). The weights are the numbers of
+points per cluster (DWF), equal (EWF), or given by any rule of `fedkmeans.kernels.weighting`.
 
 Reference: Holzer, Jacob & Kavane, dynamically weighted federated k-means.
 """
@@ -26,18 +26,18 @@ EMPTY_CLUSTERS = ("keep", "relocate")
 
 @dataclass(frozen=True, slots=True)
 class LocalWork:
-    """What each client does in a round.
+    """Settings for the work of each client in a round.
 
     Attributes
     ----------
     weighting : str or callable
-        How much a local centroid counts.
+        Rule for the weight of a local centroid.
     max_local : int
-        Lloyd steps in a round.
+        Maximum number of local steps per round.
     tol_local : float
         A client stops earlier if its centroids move less than this.
     empty_clusters : {"keep", "relocate"}
-        What it does with a cluster that has none of its points.
+        What a client does with a cluster that contains none of its points.
     """
 
     weighting: str | WeightingRule = "dynamic"
@@ -59,7 +59,7 @@ class LocalWork:
 def weighted_average(
     state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
 ) -> Conversation[Target]:
-    """One round: the weighted average of the local centroids of this round's clients."""
+    """Run one round: compute the weighted average of the local centroids of the chosen clients."""
     query = work.query(state.centroids)
     total: Total = yield AskTotal(query, chosen)
     sent = bytes_to(chosen, query)

@@ -1,1 +1,1 @@
-"""What a client does: its rows, its answers, and clients of one process."""
+"""The client side: sites with their data, their replies, and sites in the same process."""

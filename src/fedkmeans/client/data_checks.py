@@ -1,4 +1,4 @@
-"""Checks of the data, weights and name that a site is made with."""
+"""Validation of the data, sample weights and name of a site."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels.sparse import SparseRows, Table
 
-# Squares of larger numbers overflow, and distances with them.
+# Squared distances between larger numbers may overflow.
 _LARGEST = 1e150
-# Larger whole numbers are not all different in double precision.
+# Larger integers are not all distinct in double precision.
 _LARGEST_INTEGER = 2.0**53 - 1
 
 
 def check_data(name: ClientId, X: Table, feature_names: tuple[str, ...] | None) -> Table:
-    """Return `X` if it is a table of finite numbers; otherwise raise an error that names the column."""
+    """Return `X` if it is a 2D array of finite numbers; otherwise raise an error that names the column."""
     who = f"Client {name!r}"
     if X.ndim != 2 or X.shape[1] == 0:
         raise DataError(f"{who}: data must have rows and columns, got shape {X.shape}.")
@@ -53,7 +53,7 @@ def _check_range(who: str, X: Table, feature_names: tuple[str, ...] | None) -> N
 
 
 def _columns_beyond(X: Table, limit: float) -> Iterator[tuple[int, FloatArray]]:
-    """Columns with values beyond a limit, or missing, as (place, values (n,))."""
+    """Yield columns with missing values or values beyond a limit, as (index, values of shape (n,))."""
     if isinstance(X, SparseRows):
         stored = X.data[X.stored]
         if not len(stored) or _within(stored.min(), stored.max(), limit):
@@ -64,7 +64,7 @@ def _columns_beyond(X: Table, limit: float) -> Iterator[tuple[int, FloatArray]]:
                 values[rows] = numbers
                 yield column, values
         return
-    # The least and the largest value of a column show whether any is out of range, without a copy.
+    # The minimum and maximum of a column show whether a value is out of range, without a copy.
     for column in map(int, np.flatnonzero(~_within(X.min(axis=0), X.max(axis=0), limit))):
         yield column, X[:, column].astype(np.float64)
 
@@ -74,7 +74,7 @@ def _within(least: Any, largest: Any, limit: float) -> Any:
 
 
 def check_weight(name: ClientId, sample_weight: Any, n_rows: int) -> FloatArray | None:
-    """Return the weights as an array (n_rows,), or None; raise an error if they are not valid."""
+    """Return the weights as an array of shape (n_rows,), or None; raise an error if they are invalid."""
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Delta states of clients that share a table, in stacked arrays: all of them are renewed in one pass."""
+"""Delta states of clients that share a table, in stacked arrays that are updated in one pass."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fedkmeans.kernels.base import DeltaArrays, Kernel
 from fedkmeans.kernels.reference.totals import plus
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
 
-# How the server's acknowledgement changes what is counted: nothing was, the latest change, or not that.
+# The acknowledgement says that nothing was counted, that the pending delta was, or that it was not.
 RESET, ADD, KEEP = 0, 1, 2
 
 
 class DeltaStack:
-    """What N clients with k clusters and m columns have sent towards one running total."""
+    """Delta states of N clients, with k clusters and m columns, for one running total."""
 
     def __init__(self, n_clients: int, k: int, m: int) -> None:
         high, low, pending = np.zeros((3, n_clients, k, m + 2))
         self.rows = DeltaArrays(high, low, pending, np.zeros((n_clients, k), dtype=np.bool_))
-        self.numbers = np.zeros((3, n_clients, 2))  # inertia and samples: high, low, pending
+        self.numbers = np.zeros((3, n_clients, 2))  # inertia and n_samples of high, low, pending
         self.counted_in: list[str | None] = [None] * n_clients
         self.pending_in = [""] * n_clients
         self.stamps = np.full(n_clients, -2, dtype=np.int64)
 
     def state_of(self, client: int) -> DeltaState:
-        """The state of one client, as copies."""
+        """Return a copy of the state of one client."""
         high, low, pending = (
             ClusterStatistics(rows[:, :-2], rows[:, -2], rows[:, -1], float(numbers[0]), float(numbers[1]))
             for rows, numbers in zip(
@@ -40,7 +40,7 @@ class DeltaStack:
         return DeltaState(counted, self.counted_in[client], pending, self.pending_in[client])
 
     def load(self, client: int, state: DeltaState) -> None:
-        """Take over the state of one client."""
+        """Copy the state of one client into the stack."""
         parts = (state.counted.high, state.counted.low, state.pending)
         for rows, numbers, part in zip(self.rows[:3], self.numbers, parts, strict=True):
             rows[client] = np.column_stack([part.weighted_sum, part.weight, part.holders])
@@ -52,9 +52,9 @@ class DeltaStack:
     def renew(
         self, slots: IntArray, modes: Any, places: IntArray, statistics: StackedStatistics, kernel: Kernel
     ) -> RunningTotal:
-        """Find what changed at the clients `slots`, keep it as pending, and return the sum.
+        """Compute the deltas of the clients `slots`, store them as pending, and return their sum.
 
-        `places` are their places in `statistics`.
+        `places` are the indices of these clients in `statistics`.
         """
         new, stamp = statistics.new(places, self.stamps[slots])
         k, columns = self.rows.high.shape[1:]
@@ -84,12 +84,12 @@ class StackedDelta:
     client: int
 
     def state(self) -> DeltaState:
-        """The state by itself."""
+        """Return a copy of the state as a `DeltaState`."""
         return self.stack.state_of(self.client)
 
 
 def mode_of(stack: DeltaStack, client: int, acknowledged: str | None) -> int | None:
-    """What an acknowledgement means; None if the client does not know the exchange."""
+    """Return the meaning of an acknowledgement; None if the client does not know the exchange."""
     if acknowledged is None:
         return RESET
     if acknowledged == stack.pending_in[client]:

@@ -1,10 +1,9 @@
-"""The client's part of a total to which each client sends only what changed.
+"""The contribution of a client to a running total that is updated with deltas.
 
-The server keeps the sum and cannot take a client's part out of it, so the client must know its part.
-A change that was sent may or may not have been counted, because replies get lost. A client therefore
-keeps two things: the part that the server is known to have counted, and the latest change it sent.
-With each query the server says in which exchange it last counted the client, and that decides. Every
-exchange has a name that is used once, so that none is mistaken for another.
+The server stores only the sum, so each client must remember its own contribution. A reply can be lost,
+so a client does not know whether the server counted its latest delta. It therefore stores both the sum
+of the deltas known to be counted and the latest delta. Each query names the exchange in which the server
+last counted the client, which resolves the latest delta. Every exchange has a unique name.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
 @dataclass(frozen=True, slots=True)
 class DeltaState:
-    """What a client has sent towards one running total.
+    """The deltas that a client has sent for one running total.
 
     Attributes
     ----------
     counted : RunningTotal
-        Sum of the changes known to be counted: the client's part of the server's total.
+        Sum of the deltas known to be counted: the contribution of the client to the total.
     counted_in : str or None
-        Exchange of the latest of them.
+        Exchange of the latest counted delta.
     pending : ClusterStatistics
-        The latest change sent; whether it was counted is not known yet.
+        The latest delta; it is not known yet whether the server counted it.
     pending_in : str
-        Its exchange.
+        Exchange of the pending delta.
     """
 
     counted: RunningTotal
@@ -38,37 +37,37 @@ class DeltaState:
     pending_in: str
 
     def state(self) -> DeltaState:
-        """The state itself; see `StackedDelta.state`."""
+        """Return the state itself; see `StackedDelta.state`."""
         return self
 
 
-register(DeltaState)  # a site keeps it on disk, encoded like a message
+register(DeltaState)  # sites store it on disk, encoded like a message
 
 
 def make_delta(
     state: DeltaState | None, statistics: ClusterStatistics, exchange: str, acknowledged: str | None
 ) -> tuple[StatisticsDelta, DeltaState | None]:
-    """Return what changed, and what to remember.
+    """Return the delta to send and the state to store.
 
-    The change is the difference to the sum of all changes that were counted, not to the last
-    statistics: what one difference rounds off, the next one includes.
+    The delta is the difference from the sum of all counted deltas, not from the previous statistics.
+    Each delta thus corrects the rounding errors of earlier ones.
 
     Parameters
     ----------
     state : DeltaState or None
-        What the client remembers of this total; None if nothing.
+        The stored state for this total; None if there is none.
     statistics : ClusterStatistics
-        Its statistics now.
+        The current statistics of the client.
     exchange : str
     acknowledged : str or None
-        Exchange of its latest change that the server counted; None if it counted none.
+        Exchange of the latest delta that the server counted; None if it counted none.
 
     Returns
     -------
-    change : StatisticsDelta
-        With `lost` 1 if the client does not know what was counted.
+    delta : StatisticsDelta
+        Has `lost` = 1 if the client does not know the acknowledged exchange.
     state : DeltaState or None
-        What to remember; unchanged if the acknowledged exchange is unknown.
+        The state to store; unchanged if the acknowledged exchange is unknown.
     """
     k, m = statistics.weighted_sum.shape
     if acknowledged is None:

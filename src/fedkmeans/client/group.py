@@ -1,7 +1,7 @@
-"""Sites of one process that are asked together, and totals of their replies.
+"""Groups of sites in the same process, and totals of their replies.
 
-The rows of such sites are in one table, so that a round of all of them is one call of the kernel,
-and their statistics stay in the kernel's arrays.
+If the sites share a table, a round of all of them is one call of the kernel, and their statistics
+stay in the arrays of the kernel.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class SiteGroup:
     sites : list of Site
     names : tuple of str
     table : SharedTable or None
-        The table with the rows of all of them; None if there are several tables, or if a site
-        overrides `answer`.
+        The shared table of the sites; None if there are several tables or if a site overrides
+        `answer`.
     which : ndarray of shape (N,)
-        Their places in that table.
+        Indices of the sites in the table.
     """
 
     sites: list[Site]
@@ -51,7 +51,7 @@ class SiteGroup:
 
     @classmethod
     def of(cls, sites: Sequence[Site]) -> SiteGroup:
-        """A group of these sites."""
+        """Make a group of these sites."""
         sites = sorted(sites, key=lambda site: site.name)
         common = {id(site.table) for site in sites}
         together = len(common) == 1 and not any(site.overrides_answer for site in sites)
@@ -63,7 +63,7 @@ class SiteGroup:
         )
 
     def part(self, places: IntArray) -> SiteGroup:
-        """Some of the sites, by their places in the group."""
+        """Return the group of the sites with these indices."""
         if len(places) == len(self.sites):
             return self
         sites = [self.sites[place] for place in places]
@@ -71,7 +71,7 @@ class SiteGroup:
 
 
 def total_of(group: SiteGroup, query: Query, n_threads: int = 1) -> Total:
-    """Return what `add_up(answer_all(…))` does, without replies of single sites if they are not needed."""
+    """Return the same as `add_up(answer_all(…))`, without making single replies where possible."""
     if isinstance(query, messages.Bundle) and group.table is not None:
         totals = [total_of(group, part, n_threads) for part in query.queries]
         bundle = messages.BundleReply(tuple(total.record for total in totals))
@@ -90,7 +90,7 @@ def total_of(group: SiteGroup, query: Query, n_threads: int = 1) -> Total:
             outcome = table.local_steps(some, query, query.weighting in USES_INERTIA, n_threads)
             weights = weights_for(query.weighting, summary_of(outcome, table.n_samples[some]))
             outcome.add_to(weights, weighted_sum, plain_sum)
-            # One after the other, as records are added; a plain sum might add them in another order.
+            # Add sequentially, like records are added; `np.sum` may use another order.
             weight = np.add.accumulate(np.vstack([weight, weights]))[-1]
     record = messages.ClusterTotals(weighted_sum, weight, plain_sum, n_clients)
     size = weighted_sum.nbytes + weight.nbytes  # of a `LocalModel`
@@ -98,10 +98,10 @@ def total_of(group: SiteGroup, query: Query, n_threads: int = 1) -> Total:
 
 
 def _total_statistics(group: SiteGroup, query: messages.SendStatistics, n_threads: int) -> Total:
-    """The same for statistics, which are added in the order of the clients' names."""
+    """Return the total of the statistics, added in the order of the names of clients."""
     table, update = group.table, query.update
     assert table is not None
-    weighted_sum = np.full(update.centroids.shape, -0.0)  # the only number that changes no sum
+    weighted_sum = np.full(update.centroids.shape, -0.0)  # -0.0 + x is x for every x, also for -0.0
     plain_sum, numbers = np.zeros_like(weighted_sum), []
     with table.lock:
         for some in table.portions(np.arange(len(group.sites)), update):
@@ -111,7 +111,7 @@ def _total_statistics(group: SiteGroup, query: messages.SendStatistics, n_thread
             outcome.add_to(weight, weighted_sum, plain_sum)
             inertia: Any = outcome.received_inertia
             numbers.append(np.column_stack([weight, weight > 0, inertia, table.n_samples[part.which]]))
-    # One after the other, as records are added; a plain sum might add them in another order.
+    # Add sequentially, like records are added; `np.sum` may use another order.
     sums = np.add.accumulate(np.concatenate(numbers))[-1]
     k = len(weighted_sum)
     record = ClusterStatistics(
@@ -121,7 +121,7 @@ def _total_statistics(group: SiteGroup, query: messages.SendStatistics, n_thread
 
 
 def statistics_of(group: SiteGroup, query: messages.SendStatistics, n_threads: int = 1) -> StackedStatistics:
-    """Statistics of sites of one table, without a copy of what the kernel knows."""
+    """Return the statistics of sites that share a table, without a copy of the kernel's arrays."""
     table, update = group.table, query.update
     assert table is not None
     with table.lock:
@@ -146,7 +146,7 @@ def statistics_of(group: SiteGroup, query: messages.SendStatistics, n_threads: i
 
 
 def _weights(group: SiteGroup, update: LocalUpdate, outcome: Outcome) -> FloatArray:
-    """Weights of all sites that may be remembered, a new array of shape (A, k)."""
+    """Return the weights of all sites, a new array of shape (A, k); raise if memory cannot use them."""
     if isinstance(update.weighting, str):
         n_samples = group.table.n_samples[group.which]  # type: ignore[union-attr]
         weight = np.array(weights_for(update.weighting, summary_of(outcome, n_samples)))
@@ -160,7 +160,7 @@ def _weights(group: SiteGroup, update: LocalUpdate, outcome: Outcome) -> FloatAr
 
 
 def _total_deltas(group: SiteGroup, query: messages.SendDelta, n_threads: int) -> Total:
-    """The sum of what changed at sites of one table, in one pass over stacked states."""
+    """Return the sum of the deltas of sites that share a table, in one pass over stacked states."""
     table = group.table
     assert table is not None
     with table.lock:

@@ -1,7 +1,7 @@
-"""How sites answer queries: one by one, or those of one process together.
+"""Handlers with which sites answer queries, one by one or several sites of one process together.
 
-Only a `Site` calls this about its rows; sites of one process are asked together because a round of
-neighbours, whose rows lie in one table, is one call of the kernel.
+Data of a site is accessed only through its `Site`. Sites that share a table are handled together, so
+that a round of all of them is one call of the kernel.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Runs for which a site keeps in mind what it said; one may begin while another is being finished.
+# Number of runs for which a site stores delta states; a run may start before another one ends.
 RUNS_KEPT = 4
 
 
-# What sites do with each type of query: from (sites, query, n_threads) to pairs of a site and its reply.
+# The handler of each type of query: (sites, query, n_threads) → pairs of a site and its reply.
 HANDLERS: dict[type, Callable[[Sequence[Site], Any, int], list[tuple[Site, Any]]]] = {}
 
 
 def handles(kind: type[Query]) -> Callable[[F], F]:
-    """Register the function below as the handler of a query: (sites, query, n_threads) → pairs."""
+    """Register the decorated function, (sites, query, n_threads) → pairs, as the handler of a query."""
 
     def register(handler: F) -> F:
         HANDLERS[kind] = handler
@@ -52,7 +52,7 @@ def handles(kind: type[Query]) -> Callable[[F], F]:
 
 
 def handles_each(kind: type[Query]) -> Callable[[F], F]:
-    """Register the function below, (site, query) → reply, which is called for each site by itself."""
+    """Register the decorated function, (site, query) → reply, which is called for each site separately."""
 
     def register(handler: F) -> F:
         def each(sites: Sequence[Site], query: Query, n_threads: int) -> list[tuple[Site, Any]]:
@@ -66,7 +66,7 @@ def handles_each(kind: type[Query]) -> Callable[[F], F]:
 
 
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
-    """Let several sites answer the same query, each with the part that it needs."""
+    """Let several sites answer the same query; each gets only its own part of it."""
     alike = [site for site in sites if not site.overrides_answer]
     replies = answer_together(alike, query, n_threads)
     others = [site for site in sites if site.overrides_answer]
@@ -74,7 +74,7 @@ def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[
 
 
 def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict[ClientId, Reply]:
-    """Let sites answer a query by its handler; sites that share a table are one call of the kernel."""
+    """Let sites answer a query with its handler, with one call of the kernel per table."""
     if isinstance(query, messages.Bundle):
         answers = [answer_together(sites, part, n_threads) for part in query.queries]
         return {
@@ -92,7 +92,7 @@ def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict
 def _local_work(
     sites: Sequence[Site], update: LocalUpdate, inertia: bool, n_threads: int
 ) -> list[tuple[Site, LocalSummary]]:
-    """Local steps of sites, neighbours together."""
+    """Run the local steps of sites, together for sites that share a table."""
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[LocalSummary]:
         outcome = group[0].table.local_steps(which, update, inertia, n_threads)
@@ -105,11 +105,11 @@ def _local_work(
 def _clusters(
     sites: Sequence[Site], query: messages.LocalClusters, n_threads: int
 ) -> list[tuple[Site, messages.CentroidSet]]:
-    """Clusters of sites, neighbours together."""
+    """Cluster the rows of sites, together for sites that share a table."""
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[messages.CentroidSet]:
         table = group[0].table
-        # In threads: what a site draws depends on its rows, all of which are read for it.
+        # In threads, because the generator of a site is seeded with a checksum of all its rows.
         rngs = in_threads(lambda site: site.generator(query.seed), [(site,) for site in group], n_threads)
         least = [site.policy.min_cluster_size for site in group]
         return local_clusters(table.rows, which, query, rngs, least, table.kernel, n_threads)
@@ -121,7 +121,7 @@ def _clusters(
 def _scores(
     sites: Sequence[Site], query: messages.Score, n_threads: int
 ) -> list[tuple[Site, messages.ScoreTotals]]:
-    """Scores of sites, neighbours together."""
+    """Compute the scores of sites, together for sites that share a table."""
 
     def work(group: list[Site], which: IntArray, n_threads: int) -> list[messages.ScoreTotals]:
         table = group[0].table
@@ -136,7 +136,7 @@ def _scores(
 def _by_table(
     sites: Sequence[Site], work: Callable[[list[Site], IntArray, int], list[T]], n_threads: int
 ) -> list[tuple[Site, T]]:
-    """Let neighbours work together: call `work` with the sites of each table and their places in it."""
+    """Call `work` once per table, with the sites that share it and their indices in it."""
     groups: dict[int, list[Site]] = {}
     for site in sites:
         groups.setdefault(id(site.table), []).append(site)
@@ -146,8 +146,8 @@ def _by_table(
         return list(zip(group, work(group, np.array([site.index for site in group]), inner), strict=True))
 
     with ExitStack() as held:
-        # All locks first, in one order for everybody, and none in the threads: a thread that waits for
-        # a lock would keep another from working whose owner waits for a thread.
+        # Acquire all locks first, in a fixed order and not in worker threads: a worker that waits for a
+        # lock could block the owner of that lock, if the owner waits for a free worker.
         for _, group in sorted(groups.items()):
             held.enter_context(group[0].table.lock)
         done = in_threads(pairs, [(group,) for group in groups.values()], outer)
@@ -155,7 +155,7 @@ def _by_table(
 
 
 def summary_of(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
-    """The summary of one client, or of all at once: then without centroids, with one row a client."""
+    """Return the summary of one client, or of all clients with one row per client and no centroids."""
     which: Any = slice(None) if place is None else place
     counts = outcome.counts[which]
     return LocalSummary(
@@ -194,7 +194,7 @@ def _deltas(sites: Sequence[Site], query: messages.SendDelta, n_threads: int) ->
 
 
 def check_remembered(client: ClientId, wrong: Any) -> None:
-    """Refuse weights of clusters without points, shape (k,)."""
+    """Raise if any cluster without points has a weight; `wrong` marks such clusters."""
     if wrong.any():
         raise ParameterError(
             f"Client {client!r}: the weighting rule gives weight to a cluster in which the client has no "
@@ -215,14 +215,14 @@ def _statistics(site: Site, update: LocalUpdate, local: LocalSummary) -> Cluster
 
 
 def keep_totals(site: Site, run: str, totals: dict[str, Any]) -> None:
-    """Keep the delta states of a run, and those of no more than `RUNS_KEPT` runs."""
-    site.delta_states[run] = totals  # at the end: the run that was used longest ago comes first
+    """Store the delta states of a run; drop those of all but the latest `RUNS_KEPT` runs."""
+    site.delta_states[run] = totals  # inserted last: the least recently used run comes first
     while len(site.delta_states) > RUNS_KEPT:
         site.delta_states.pop(next(iter(site.delta_states)))
 
 
 def check_addressed(site: Site, query: messages.SendDelta) -> None:
-    """Refuse a query that does not name the site."""
+    """Raise if the query does not name the site."""
     if site.name not in query.counted:
         raise FederationError(
             f"Client {site.name!r} was asked for what changed, but the query speaks only of "
@@ -251,26 +251,26 @@ def _describe(site: Site, query: messages.Describe) -> messages.Description:
 
 @handles_each(messages.FindBox)
 def _find_box(site: Site, query: messages.FindBox) -> messages.Box:
-    # Not the outermost value, which is somebody's, but the mean of the outermost few.
+    # A bound is the mean of several extreme values, because the extreme value itself is data of one row.
     few = site.policy.min_cluster_size
     n, m = site.X.shape
     if n < few:
-        return messages.Box(np.full(m, np.inf), np.full(m, -np.inf))  # bounds that bound nothing
+        return messages.Box(np.full(m, np.inf), np.full(m, -np.inf))  # an empty box
     box = np.empty((2, m))
     for j, numbers in enumerate(_outer_numbers(site.X, few)):
         ordered = np.partition(numbers, sorted({few - 1, len(numbers) - few}))
         for side, outermost in enumerate((ordered[:few], ordered[len(numbers) - few :])):
-            box[side, j] = np.sort(outermost).mean(dtype=np.float64)  # sorted: rounded in one way only
+            box[side, j] = np.sort(outermost).mean(dtype=np.float64)  # sorted for reproducible rounding
     return messages.Box(box[0], box[1])
 
 
 def _outer_numbers(X: Table, few: int) -> Iterator[DataArray]:
-    """For each column numbers among which are its `few` least and its `few` largest."""
+    """Yield, for each column, numbers that include its `few` smallest and `few` largest values."""
     if not isinstance(X, SparseRows):
         yield from X.T
         return
     for numbers, _ in X.by_column():
-        # No more zeros than could be among them.
+        # More than `few` zeros are not needed.
         n_zeros = min(few, len(X) - len(numbers))
         yield np.concatenate([numbers, np.zeros(n_zeros, dtype=numbers.dtype)])
 

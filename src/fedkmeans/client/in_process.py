@@ -1,4 +1,4 @@
-"""All sites in this process: for research, for tests, and for files that lie side by side."""
+"""A federation with all sites in this process, for research, tests and local files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fedkmeans.protocol.messages import SendStatistics
 
 
 class InProcess:
-    """A federation of sites that live in this process.
+    """A federation of sites in this process.
 
     Parameters
     ----------
     sites : iterable of Site
     n_jobs : int or None
-        Sites that answer at the same time, in threads; None means one, -1 one per core.
+        Number of threads in which sites answer; None means one, -1 means one per core.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class InProcess:
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
-        """Let sites that leave the kernel open use the one that suits all of them together."""
+        """Choose the kernel of sites with kernel "auto" by the data of all sites together."""
         tables = {id(site.table): site.table for site in self.sites.values()}
         n_numbers = sum(table.rows.X.size for table in tables.values())
         for table in tables.values():
@@ -83,20 +83,20 @@ class InProcess:
         n_jobs: int | None = None,
         kernel: str = AUTO,
     ) -> InProcess:
-        """Split an array into sites by a column of client ids.
+        """Split an array into sites by client ids.
 
-        Each site's data is a view of `X` where the rows of a client lie together; otherwise the
-        rows are sorted once, which is the only copy ever made.
+        If the rows of each client are contiguous, the data of a site is a view of `X`. Otherwise the
+        rows are sorted once, which makes the only copy.
 
         Parameters
         ----------
         X : ndarray or scipy sparse matrix of shape (n, m)
         clients : array-like of shape (n,) or None
-            Which client a row belongs to; None puts all rows on one client.
+            The client of each row; None means that all rows belong to one client.
         sample_weight : ndarray of shape (n,) or None
         feature_names : tuple of str or None
         policy : SitePolicy or None
-            The same for every site.
+            Policy of every site.
         n_jobs : int or None
         kernel : {"auto", "numba", "numpy"}
         """
@@ -122,17 +122,17 @@ class InProcess:
         n_jobs: int | None = None,
         kernel: str = AUTO,
     ) -> InProcess:
-        """Make sites of an array in which each client's rows lie together; see `split_rows`."""
+        """Make sites from an array in which the rows of each client are contiguous; see `split_rows`."""
         sites = Site.from_shared_table(X, names, starts, sample_weight, feature_names, policy, kernel)
         return cls(sites, n_jobs)
 
     def expect(self, n_clusters: int, max_local: int) -> None:
-        """Let kernels prepare for local steps that will be asked for; nothing but their speed changes."""
+        """Let kernels prepare for the local steps of a fit; this affects only speed."""
         for table in {id(site.table): site.table for site in self.sites.values()}.values():
             table.kernel.expect(table.rows, n_clusters, max_local)
 
     def remove(self, client: ClientId) -> None:
-        """Let a client leave for good, also while a fit is under way; what it said is forgotten."""
+        """Remove a client for good, also during a fit; memory "server" and "client" drop its statistics."""
         if client not in self.sites:
             raise ParameterError(
                 f"There is no client {client!r} to remove; there are {some_of(self.clients)}."
@@ -141,7 +141,7 @@ class InProcess:
         self.clients = tuple(sorted(self.sites))
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
-        """Let the sites answer; a client that has left does not."""
+        """Return the replies of these clients, except those that have left."""
         sites = self._present(clients)
         if isinstance(query, SendStatistics) and sites:
             group = self._group_of(sites)
@@ -151,17 +151,17 @@ class InProcess:
         return answer_all(sites, query, effective_n_jobs(self.n_jobs))
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
-        """Let the sites answer, and add up."""
+        """Return the total of the replies of these clients."""
         sites = self._present(clients)
         if not sites:
             return Total(None, ())
         group = self._group_of(sites)
-        # Once for all that is to be done; sites that override `answer` may use threads as they like.
+        # Set once for the whole call; sites that override `answer` are free to use threads.
         with nullcontext() if group.table is None else single_products():
             return total_of(group, query, effective_n_jobs(self.n_jobs))
 
     def _group_of(self, sites: list[Site]) -> SiteGroup:
-        """The sites as a group; often the same sites are asked round after round."""
+        """Return the sites as a group; cached, as rounds often have the same sites."""
         if self._group is None or self._asked != sites:
             self._asked, self._group = sites, SiteGroup.of(sites)
         return self._group
@@ -173,15 +173,15 @@ class InProcess:
 def split_rows(
     n_rows: int, clients: Sequence[object] | DataArray | None
 ) -> tuple[list[ClientId], list[int], IntArray | None]:
-    """Find where each client's rows lie.
+    """Find the rows of each client.
 
     Returns
     -------
     names : list of str
     starts : list of int
-        First row of each client.
+        First row of each client, after sorting.
     order : ndarray of shape (n_rows,) or None
-        How to sort the rows first; None when each client's rows lie together already.
+        Order that sorts the rows by client; None if the rows of each client are already contiguous.
     """
     if clients is None:
         return ["all"], [0], None

@@ -1,4 +1,4 @@
-"""What k-FED and FKM ask of a site: clusters of its own rows, as centroids that give no row away."""
+"""Local clustering of a site for k-FED and FKM, with centroids that do not reveal single rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkmeans.kernels.reference.lloyd import blocks, cluster_sums, double_block
 from fedkmeans.kernels.sparse import SMALL, SparseRows, Table
 from fedkmeans.protocol.messages import CentroidSet, LocalClusters
 
-# Columns up to which XᵀX is formed; beyond, a few products with vectors are cheaper.
+# Maximum number of columns for which XᵀX is computed; with more, products with vectors are cheaper.
 _LARGEST_GRAM = 2048
 
 LocalClustering: TypeAlias = Callable[
@@ -32,7 +32,7 @@ def kmeans_each(
     n_threads: int,
     kernel: Kernel,
 ) -> list[Clustered]:
-    """Plain k-means on the rows of each client."""
+    """Run plain k-means on the rows of each client."""
     return kernel.kmeans_each(rows, which, n_clusters, rngs, n_init, max_iter, n_threads)
 
 
@@ -46,7 +46,7 @@ def awasthi_sheffet_each(
     n_threads: int,
     kernel: Kernel,
 ) -> list[Clustered]:
-    """Local clustering of k-FED as published on the rows of each client."""
+    """Run the local clustering of the published k-FED on the rows of each client."""
 
     def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
         X, weight = rows.shard(client)
@@ -64,10 +64,10 @@ def awasthi_sheffet(
     sample_weight: FloatArray | None,
     kernel: Kernel,
 ) -> FloatArray:
-    """Local clustering of k-FED as published (Awasthi & Sheffet 2012).
+    """Run the local clustering of the published k-FED (Awasthi & Sheffet 2012).
 
-    Project on the top singular directions, cluster there, keep only points that are three times
-    nearer to their own centre than to any other, and start Lloyd's steps from their means.
+    Project the rows onto the top singular vectors and cluster the projections. Keep only points that
+    are three times closer to their own centre than to any other, and start Lloyd from their means.
 
     Returns
     -------
@@ -83,20 +83,20 @@ def awasthi_sheffet(
     clear = 3.0 * own <= distances.min(axis=1)
     weight = clear.astype(np.float64) if sample_weight is None else clear * sample_weight
     sums, counts = cluster_sums(X, nearest, n_clusters, weight)
-    # A centre with no clear points starts where it stood in the projected space.
+    # A centre without such points starts from its position in the projected space.
     start = means(sums, counts, otherwise=centres @ directions)
     return kernel.lloyd(X, start, max_iter, sample_weight)
 
 
 def _large_sparse(X: Table) -> Any:
-    """Sparse rows that are too many to be made dense, as scipy's matrix in double precision; else None."""
+    """Return sparse rows too large for a dense copy as a scipy matrix of doubles; otherwise None."""
     if isinstance(X, SparseRows) and X.size > SMALL:
         return X.matrix().astype(np.float64)
     return None
 
 
 def _project(X: Table, directions: FloatArray) -> FloatArray:
-    """Coordinates of the rows along directions (d, m), shape (n, d)."""
+    """Return the coordinates of the rows along directions (d, m), shape (n, d)."""
     matrix = _large_sparse(X)
     if matrix is not None:
         return np.asarray(matrix @ directions.T)
@@ -107,9 +107,9 @@ def _project(X: Table, directions: FloatArray) -> FloatArray:
 
 
 def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> FloatArray:
-    """Top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
+    """Return the top right singular vectors of X as rows, shape (min(n_directions, n, m), m).
 
-    Needs memory for min(n, m)² numbers or a few vectors, never for many rows in double precision.
+    Uses memory for min(n, m)² numbers or a few vectors, but never for many rows in double precision.
     """
     n, m = X.shape
     wanted = min(n_directions, n, m)
@@ -130,12 +130,12 @@ def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> Flo
             block = double_block(X, rows)
             gram += block.T @ block
         return np.ascontiguousarray(np.linalg.eigh(gram)[1][:, ::-1][:, :wanted].T)
-    from scipy.sparse.linalg import LinearOperator, svds  # takes long to load, and is seldom needed
+    from scipy.sparse.linalg import LinearOperator, svds  # slow to import and rarely needed
 
     operator = matrix
     if matrix is None:
         operator = LinearOperator((n, m), matvec=times, rmatvec=transposed_times, dtype=np.float64)
-    # Dense rows need no random start if they are few: the client's generator must not know which it was.
+    # For n <= m dense rows need no random start, so sparse rows must not use the client's generator either.
     start = rng.standard_normal(m) if n > m else np.random.default_rng(0).standard_normal(n)
     return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
 
@@ -155,11 +155,11 @@ def local_clusters(
     kernel: Kernel,
     n_threads: int = 1,
 ) -> list[CentroidSet]:
-    """Cluster the rows of each client and return only centroids of `min_cluster_size` rows or more.
+    """Cluster the rows of each client; return only centroids of at least `min_cluster_size` rows.
 
-    A client with few rows makes fewer clusters, and one with fewer than `min_cluster_size` sends
-    none: a centroid of one row would be that row. Rows with weights count by their effective number
-    (Σw)² / Σw², as a mean in which one row weighs nearly all is that row, too.
+    A client with few rows makes fewer clusters, and a client with fewer than `min_cluster_size` rows
+    sends none, because the centroid of one row is that row. Weighted rows count by their effective
+    number (Σw)² / Σw², because a mean dominated by one row is close to that row.
     """
     wanted = [
         min(query.n_clusters, int(_effective_size(*rows.shard(client)) / least))
@@ -175,7 +175,7 @@ def local_clusters(
         [wanted[place] for place in some],
         [rngs[place] for place in some],
         query.n_init,
-        query.max_iter - 1,  # the last step is made by `_publish`
+        query.max_iter - 1,  # `_publish` makes the last step
         n_threads,
         kernel,
     )
@@ -193,24 +193,24 @@ def _publish(
     kernel: Kernel,
     n_threads: int,
 ) -> CentroidSet:
-    """Make the last of the Lloyd steps, and leave out centroids of fewer rows than `min_cluster_size`."""
+    """Make the last Lloyd step and drop centroids of fewer than `min_cluster_size` rows."""
     centroids, counts = clustered
     if counts is not None and sample_weight is None and (counts >= min_cluster_size).all():
         return CentroidSet(centroids, counts)  # the last step would change nothing
     sums, counts = kernel.lloyd_step(X, centroids, sample_weight, n_threads)
     moved = means(sums, counts, otherwise=centroids)
     large = _effective_sizes(X, centroids, counts, sample_weight, kernel) >= min_cluster_size
-    if large.all() and np.array_equal(moved, centroids):  # nothing moves any more
+    if large.all() and np.array_equal(moved, centroids):  # converged
         return CentroidSet(moved, counts)
     sent = moved[large]
-    if not len(sent):  # many small clusters: one large one says something, they may not
+    if not len(sent):  # all clusters are too small: send the mean of all rows
         sent = (sums.sum(axis=0) / counts.sum())[None, :]
-    # Rows of clusters that are not sent still count, towards the nearest one that is.
+    # Rows of dropped clusters count towards the nearest centroid that is sent.
     return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight, n_threads)[1])
 
 
 def _effective_size(X: Table, sample_weight: FloatArray | None) -> float:
-    """The number of rows, or (Σw)² / Σw² where they have weights."""
+    """Return the number of rows, or (Σw)² / Σw² if they have weights."""
     if sample_weight is None:
         return float(len(X))
     return float(_ratio(sample_weight.sum(), (sample_weight**2).sum()))
@@ -223,12 +223,12 @@ def _effective_sizes(
     sample_weight: FloatArray | None,
     kernel: Kernel,
 ) -> FloatArray:
-    """The same for each cluster, shape (k,)."""
+    """Return the effective size of each cluster, shape (k,)."""
     if sample_weight is None:
         return counts
     return np.asarray(_ratio(counts, kernel.lloyd_step(X, centroids, sample_weight**2)[1]))
 
 
 def _ratio(total: Any, squares: Any) -> Any:
-    # A hair above, so that n equal weights count as n whatever the rounding.
+    # Slightly increased, so that n equal weights count as at least n despite rounding.
     return total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12)

@@ -1,7 +1,7 @@
-"""Rows of one or several clients in one table, and the kernel that works on them.
+"""A table with the rows of one or several clients, and the kernel that processes them.
 
-Sites of one process share a table, so that a round of all of them is one call of the kernel; a site
-on its own has a table to itself.
+Sites in the same process can share a table, so that a round of all of them is one call of the kernel.
+A single site has its own table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOT_PICKLED = ("lock", "lent", "delta_stacks")
 
 
 def common_table(parts: Sequence[DataArray]) -> DataArray | None:
-    """The table of which the parts are views, each beginning where the one before ends; or None."""
+    """Return the table if the parts are consecutive views of one table; otherwise None."""
     table = parts[0].base
     if not isinstance(table, np.ndarray) or table.ndim != 2 or not table.flags.c_contiguous:
         return None
@@ -45,14 +45,14 @@ def _address(array: DataArray) -> int:
 
 
 class SharedTable:
-    """The shards of clients; client i has the rows from starts[i] up to starts[i + 1].
+    """A table with the rows of N clients; client i has the rows starts[i] to starts[i + 1] - 1.
 
     Parameters
     ----------
     X : ndarray or SparseRows of shape (n, m)
     starts : array-like of shape (N + 1,)
     sample_weight : ndarray of shape (n,) or None
-        None of them zero.
+        Positive weights of the rows.
     kernel : {"auto", "numba", "numpy"}
     """
 
@@ -66,11 +66,11 @@ class SharedTable:
         self.rows = Rows(X, np.asarray(starts, dtype=np.int64), sample_weight)
         self.wanted_kernel = kernel
         self.kernel_name = choose_kernel(kernel, len(self.rows.starts) - 1, X.size)
-        # A kernel remembers the last steps of the clients: two fits on the same rows take turns.
+        # A kernel caches the last local steps of the clients, so concurrent fits need a lock.
         self.lock = RLock()
-        # Statistics that were sent last, as long as anybody holds them: they are in the kernel's arrays.
+        # The latest statistics, while they are referenced: they share memory with the kernel.
         self.lent: ReferenceType[StackedStatistics] | None = None
-        # Of each run and total, as long as a site has a part in it.
+        # Stacked delta states by run and total, while a site refers to them.
         self.delta_stacks: WeakValueDictionary[tuple[str, str], DeltaStack] = WeakValueDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,40 +81,40 @@ class SharedTable:
         self.__dict__.update(state, lock=RLock(), lent=None, delta_stacks=WeakValueDictionary())
 
     def use_kernel(self, name: str) -> None:
-        """Let another kernel do the work from now on."""
+        """Use this kernel from now on."""
         with self.lock:
             if name != self.kernel_name:
                 self.kernel_name, self.rows.cache = name, None
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel itself."""
+        """The current kernel."""
         return find_kernel(self.kernel_name)
 
     def X(self, client: int) -> Table:
-        """Rows of a client, a view of shape (n_i, m)."""
+        """Return the rows of a client, a view of shape (n_i, m)."""
         return self.rows.shard(client)[0]
 
     def sample_weight(self, client: int) -> FloatArray | None:
-        """Weights of a client's rows."""
+        """Return the weights of the rows of a client."""
         return self.rows.shard(client)[1]
 
     @cached_property
     def n_samples(self) -> FloatArray:
-        """Rows of each client, or the sum of their weights; shape (N,)."""
+        """Number of rows of each client, or the sum of their weights; shape (N,)."""
         if self.rows.sample_weight is None:
             return self.rows.sizes.astype(np.float64)
         return np.add.reduceat(self.rows.sample_weight, self.rows.starts[:-1])
 
     def portions(self, which: IntArray, update: LocalUpdate) -> list[IntArray]:
-        """Cut a list of clients into portions whose local centroids may be held at a time."""
+        """Split clients into portions, so that the memory for local centroids stays bounded."""
         size = self.kernel.at_a_time(self.rows, update.centroids)
         return [which[start : start + size] for start in range(0, len(which), size)]
 
     def local_steps(self, which: IntArray, update: LocalUpdate, inertia: bool, n_threads: int) -> Outcome:
-        """Local steps of some of the clients; hold the `lock` while the outcome is in use."""
+        """Run the local steps of some clients; the caller must hold `lock` while it uses the outcome."""
         lent = None if self.lent is None else self.lent()
-        if lent is not None:  # somebody still reads what these steps will overwrite
+        if lent is not None:  # still in use, and these steps overwrite them
             lent.detach()
         self.lent = None
         return self.kernel.local_steps(

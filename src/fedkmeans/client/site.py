@@ -1,4 +1,4 @@
-"""A site: the only access to a client's data. It receives a query and returns a reply."""
+"""A site: the only access to the data of a client. It receives queries and returns replies."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fedkmeans.protocol.declaration import Query, Reply
 
 @dataclass(frozen=True, slots=True)
 class SitePolicy:
-    """What a site requires of every query.
+    """Limits on what a site sends.
 
     Attributes
     ----------
     min_cluster_size : int
-        Least number of rows of each point or bound that the site sends for an initialization, for
-        k-FED or for FKM's start. With 1, a cluster of one row is sent as that row. It does not apply
-        to the local centroids of later rounds: the paper's algorithm needs all of them.
+        Minimum number of rows behind each point or bound that the site sends for an initialization,
+        for k-FED or for the start of FKM. With 1, the centroid of a cluster of one row is that row. The
+        policy does not apply to local centroids in later rounds: the paper's algorithm needs them all.
     """
 
     min_cluster_size: int = 2
@@ -48,13 +48,13 @@ class Site:
     Parameters
     ----------
     name : str
-        Unique in the federation.
+        Name of the client, unique in the federation.
     X : array-like, frame or scipy sparse matrix of shape (n, m)
-        Real numbers of any dtype. An array is not copied, and sparse rows stay sparse.
+        Real numbers of any dtype. An array is not copied, and sparse rows remain sparse.
     sample_weight : array-like of shape (n,) or None
         Rows with weight zero are dropped.
     feature_names : tuple of str or None
-        Taken from a frame where not given.
+        If None, the column names of a frame are used.
     policy : SitePolicy
     kernel : {"auto", "numba", "numpy"}
         Kernel for the arithmetic; see `fedkmeans.kernels`.
@@ -105,10 +105,10 @@ class Site:
         policy: SitePolicy | None = None,
         kernel: str = AUTO,
     ) -> list[Site]:
-        """Make sites that share one table, in which each client's rows are contiguous.
+        """Make sites that share one table, in which the rows of each client are contiguous.
 
-        A round of all of them is one call of the kernel. Parameters are as for a single site; `starts`
-        holds the first row of each.
+        A round of all of them is one call of the kernel. The parameters are those of a single site;
+        `starts` contains the first row of each site.
         """
         X = as_table(X)
         edges = np.array([*starts, len(X)])
@@ -147,12 +147,12 @@ class Site:
     def fingerprint(self) -> int:
         """A checksum of the rows, which seeds the client's random choices.
 
-        The name does not enter: renaming clients must not change a result. It never leaves the site.
+        It ignores the name, so that renaming clients does not change results. It never leaves the site.
         """
         return checksum(self.X)
 
     def generator(self, seed: int) -> np.random.Generator:
-        """Return the client's own generator under the seed of a query."""
+        """Return a generator seeded with the seed of a query and the fingerprint."""
         return generator(seed, self.fingerprint)
 
     def answer(self, query: Query) -> Reply:
