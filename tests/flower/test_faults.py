@@ -174,7 +174,7 @@ def test_what_a_site_should_not_have_answered_is_not_counted(running, tmp_path):
 
 @pytest.mark.short
 def test_a_site_with_a_key_that_nobody_registered_is_told_so(running, monkeypatch, tmp_path):
-    monkeypatch.setattr(joining, "_PATIENCE_S", 3.0)
+    monkeypatch.setattr(joining, "_MOST_REFUSED_S", 3.0)
     key = tmp_path / "key"
     key.write_bytes(certificates.site_private(certificates.new_key()))
     site = running.sites[0]
@@ -188,7 +188,7 @@ def test_a_site_with_a_key_that_nobody_registered_is_told_so(running, monkeypatc
 
 
 def test_a_site_whose_key_was_removed_is_sent_away_and_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(joining, "_PATIENCE_S", 3.0)
+    monkeypatch.setattr(joining, "_MOST_REFUSED_S", 3.0)
     with federation(tmp_path, blobs(2), start=["site-0"]) as running:
         said, ended = [], []
 

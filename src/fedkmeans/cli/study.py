@@ -78,12 +78,12 @@ def run_plan(
     except KeyboardInterrupt as stop:
         done = _count_done(loaded, kept, tasks)
         console.interrupted(
-            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command goes on from there."
+            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command continues them."
         )
         raise typer.Exit(exit_code(stop)) from None
     took = duration(time.monotonic() - started)
     if noted:
-        console.note(f"{count(len(noted), 'run')} gave reason for a note, the first: {noted[0]}")
+        console.note(f"{count(len(noted), 'run')} gave a warning, the first: {noted[0]}")
     if quiet:
         return
     if n_done:
