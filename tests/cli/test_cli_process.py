@@ -16,6 +16,8 @@ from fedkmeans.model import Model
 
 from .conftest import write_client
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     *("demo", "fit", "predict", "evaluate", "partition", "inspect", "report"),
     *(f"federation {name}" for name in ("new", "serve", "run", "status", "add", "remove", "renew")),

@@ -256,6 +256,7 @@ def of_another_protocol(path):
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "damage"),
     [
@@ -275,6 +276,7 @@ def test_damaged_files_are_no_obstacle(call, tmp_path, kind, damage):
     assert call()[0] == ["3.0", "True", "1"]  # made anew
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_read_or_replaced_is_told_and_no_obstacle(call, tmp_path):
     call()
     (path,) = (tmp_path / "cache").rglob("*.nbi")
@@ -285,6 +287,7 @@ def test_an_index_that_cannot_be_read_or_replaced_is_told_and_no_obstacle(call, 
     assert said.count("Compiled code is not kept") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_no_obstacle(call):
     found, said = call(
         "import errno, os; from numba.core.caching import IndexDataCacheFile\n"

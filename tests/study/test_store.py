@@ -19,6 +19,8 @@ import pytest
 from fedkmeans.errors import StudyError
 from fedkmeans.study import Record, Store
 
+pytestmark = pytest.mark.slow
+
 posix = pytest.mark.skipif(os.name == "nt", reason="needs fork and signals")
 FACTS = {"run": 3, "score": 0.1 + 0.2, "curve": {"0": 1.5, "10": 1.25}, "data": "größe", "distribution": None}
 
