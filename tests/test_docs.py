@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -150,3 +151,11 @@ def test_lines_of_prose_are_short():
         if len(line) > WIDTH
     ]
     assert not too_long, "\n".join(too_long)
+
+
+def test_reference_pages_name_what_exists():
+    pages = (ROOT / "docs/reference").glob("*.md")
+    names = [line[4:] for page in pages for line in page.read_text().splitlines() if line.startswith("::: ")]
+    assert len(names) > 20
+    for name in names:
+        assert pkgutil.resolve_name(name) is not None
