@@ -172,8 +172,9 @@ def _total_deltas(group: SiteGroup, query: messages.SendDelta, n_threads: int) -
             stack = DeltaStack(len(table.rows.sizes), *query.update.centroids.shape)
             table.delta_stacks[key] = stack
         modes = np.full(len(before), -1)
-        for place, (site, state) in enumerate(zip(group.sites, before, strict=True)):
+        for site in group.sites:  # before any state changes
             check_addressed(site, query)
+        for place, (site, state) in enumerate(zip(group.sites, before, strict=True)):
             if state is not None and not (isinstance(state, StackedDelta) and state.stack is stack):
                 stack.load(site.index, state.state())
             acknowledged = query.counted[site.name]
