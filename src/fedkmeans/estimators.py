@@ -9,6 +9,7 @@ from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.typing import ClientId, DataArray
 from fedkmeans.algorithms import fit
 from fedkmeans.algorithms.fit import Fitted, MemorySetting, Schema, find_memory
+from fedkmeans.algorithms.fkm import SERVER_INITS
 from fedkmeans.algorithms.kfed import VARIANTS
 from fedkmeans.algorithms.rounds import Observer, RoundConfig
 from fedkmeans.algorithms.stopping import Stopping
@@ -311,6 +312,10 @@ class FKM(Clusterer):
         Number of clients sampled in each round, including the initialization; None means all.
     max_local : int, default=5
         Maximum number of local steps per round.
+    server_init : {"previous", "k-means++"}, default="previous"
+        Where k-means at the server starts in each round: at the previous global centroids, or afresh.
+        In the comparison of the DWF authors it starts afresh, and all of 1,000 rounds are used: see
+        `FKM.paper`.
     n_init : int, default=1
         Number of restarts; the result with the lowest federated score per sample is kept.
     tol, tol_local : float, default=1e-8
@@ -342,6 +347,7 @@ class FKM(Clusterer):
         *,
         clients_per_round: int | None = None,
         max_local: int = 5,
+        server_init: str = "previous",
         n_init: int = 1,
         tol: float = 1e-8,
         tol_local: float = 1e-8,
@@ -356,6 +362,7 @@ class FKM(Clusterer):
         self.n_clusters = n_clusters
         self.clients_per_round = clients_per_round
         self.max_local = max_local
+        self.server_init = server_init
         self.n_init = n_init
         self.tol = tol
         self.tol_local = tol_local
@@ -385,6 +392,7 @@ class FKM(Clusterer):
             plan,
             work.max_local,
             work.tol_local,
+            check_choice("server_init", self.server_init, SERVER_INITS),
             check_integer("n_init", self.n_init),
             observe,
         )

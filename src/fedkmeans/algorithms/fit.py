@@ -144,6 +144,7 @@ def fkm(
     plan: RoundConfig,
     max_local: int,
     tol_local: float,
+    server_init: str,
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
@@ -155,7 +156,9 @@ def fkm(
     def start(seed: int) -> Conversation[FloatArray]:
         return fkm_start(n_clusters, first, seed)
 
-    target = partial(fkm_target, max_local=max_local, tol_local=tol_local)
+    target = partial(
+        fkm_target, max_local=max_local, tol_local=tol_local, server_init=server_init, seed=plan.seed
+    )
     return (yield from _restarts(start, target, clients, plan, n_init, observe))
 
 

@@ -13,12 +13,15 @@ from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.algorithms.kfed import fill_up, stack
 from fedkmeans.algorithms.state import State, Target
+from fedkmeans.kernels import kernel_for
 from fedkmeans.kernels.reference.kmeans import kmeans, lloyd
 from fedkmeans.protocol.exchange import Ask, Conversation
 from fedkmeans.protocol.messages import CentroidSet, LocalClusters, LocalModel, LocalUpdate, bytes_to, n_bytes
 
 _SERVER_STEPS = 300
 _SERVER_STARTS = 5
+# How the server's k-means starts in a round.
+SERVER_INITS = ("previous", "k-means++")
 
 
 def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
@@ -47,20 +50,30 @@ def fkm_target(
     *,
     max_local: int,
     tol_local: float,
+    server_init: str,
+    seed: int,
 ) -> Conversation[Target]:
     """Run weighted k-means on all local centroids.
 
-    It starts from the global centroids. Cluster j therefore remains cluster j in all rounds, and the
-    movement shows whether the run has converged.
+    With `server_init` "previous" it starts from the global centroids. Cluster j therefore remains
+    cluster j in all rounds, and the movement shows whether the run has converged. With "k-means++"
+    it starts afresh in every round.
     """
     query = LocalUpdate(state.centroids, max_local, tol_local, "last_counts", "drop")
     models: dict[ClientId, LocalModel] = yield Ask(query, chosen)
     answered = tuple(sorted(models))
     centroids = np.concatenate([models[name].centroids for name in answered])
     counts = np.concatenate([models[name].weights for name in answered])
-    held = counts > 0
+    centroids, counts = centroids[counts > 0], counts[counts > 0]
+    rng = generator(seed, "FKM server", state.round)
+    if server_init == "previous":
+        found = lloyd(centroids, state.centroids, _SERVER_STEPS, counts)
+    elif len(centroids) < len(state.centroids):
+        found = fill_up(centroids, len(state.centroids), rng)
+    else:
+        found = kernel_for(centroids).kmeans(centroids, len(state.centroids), rng, 1, _SERVER_STEPS, counts)
     return Target(
-        lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]),
+        found,
         answered,
         sent=bytes_to(chosen, query),
         received=sum(map(n_bytes, models.values())),

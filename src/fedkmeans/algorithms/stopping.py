@@ -26,7 +26,9 @@ class Stopping:
         small in all rounds of the window, in which every client replied at least once.
     patience : int or None
         Stop when the oldest of this many latest movements is the smallest of them (300 in the paper).
-        With memory, for the same reason, each movement is replaced by the largest one in its window.
+        Movements of the first `min_rounds` rounds do not count, as in the authors' program, where the
+        earliest such stop is in round 16 + 300: momentum makes the first movements small. With memory,
+        each movement is replaced by the largest one in its window, for the same reason as above.
     min_rounds, max_rounds : int
         Bounds that override the other criteria; in case of conflict `max_rounds` has priority.
     tol_score : float
@@ -63,9 +65,11 @@ class Stopping:
         if state.window is not None and _all_below(state.movements, state.window, self.tol):
             return "tol"
         if self.patience is not None and state.window is not None:
-            latest = _largest_in_windows(state.movements, state.window, self.patience)
-            if latest and latest[0] <= min(latest):
-                return "patience"
+            needed = self.patience + state.window - 1
+            if min(len(state.movements), state.round - self.min_rounds) >= needed:
+                latest = _largest_in_windows(state.movements[-needed:], state.window)
+                if latest[0] <= min(latest):
+                    return "patience"
         if self.tol_score and state.window is not None:
             left = change_left(state.estimates, state.window, state.round)
             if left <= self.tol_score * state.estimates[-1]:
@@ -77,12 +81,9 @@ def _all_below(movements: tuple[float, ...], window: int, tol: float) -> bool:
     return len(movements) >= window and max(movements[-window:]) < tol
 
 
-def _largest_in_windows(movements: tuple[float, ...], window: int, n: int) -> list[float]:
-    """Return the largest movement in each of the `n` latest sliding windows; [] if there are too few."""
-    if len(movements) < n + window - 1:
-        return []
-    latest = movements[len(movements) - n - window + 1 :]
-    return [max(latest[i : i + window]) for i in range(n)]
+def _largest_in_windows(movements: tuple[float, ...], window: int) -> list[float]:
+    """Return the largest movement in each sliding window."""
+    return [max(movements[i : i + window]) for i in range(len(movements) - window + 1)]
 
 
 def _at_least_five(window: int) -> int:
