@@ -176,3 +176,25 @@ def test_relocating_empty_clusters_changes_the_round():
     np.testing.assert_array_equal(third["keep", "equal"], [3.0, 6.0])
     np.testing.assert_array_equal(third["keep", "dynamic"], [3.0, 6.0])
     assert np.linalg.norm(third["relocate", "equal"] - [3.0, 6.0]) > 3
+
+
+def test_fkm_can_start_afresh_in_every_round(blobs):
+    """As the authors of DWF k-means run it: no stop, and the same seed gives the same result."""
+    X, clients = blobs
+    settings = {"server_init": "k-means++", "tol": 0, "patience": None, "max_rounds": 12}
+    model = FKM(3, random_state=0, **settings).fit(X, clients=clients)
+    assert (model.n_iter_, model.stop_reason_) == (12, "max_rounds")
+    again = FKM(3, random_state=0, **settings).fit(X, clients=clients)
+    np.testing.assert_array_equal(model.cluster_centers_, again.cluster_centers_)
+    # On three clear groups it finds the centroids of the other way, in another order in each round.
+    other = FKM(3, random_state=0).fit(X, clients=clients)
+    np.testing.assert_allclose(
+        np.sort(model.cluster_centers_, axis=0), np.sort(other.cluster_centers_, axis=0), atol=1e-6
+    )
+    assert model.history_.movement.max() > 1
+
+
+def test_fkm_refuses_an_unknown_start_of_the_server(blobs):
+    X, clients = blobs
+    with pytest.raises(ParameterError, match=r"server_init must be one of previous, k-means\+\+"):
+        FKM(3, server_init="random").fit(X, clients=clients)

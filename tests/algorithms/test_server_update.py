@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ from fedkmeans.algorithms.server_update import advance, target
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.errors import ParameterError
+from fedkmeans.estimators import PAPER
 from fedkmeans.protocol.exchange import add_up
 from fedkmeans.protocol.messages import LocalModel
 
@@ -45,9 +48,11 @@ def state_with(*movements):
     [
         ((1.0, 1e-9), Stopping(min_rounds=1), "tol"),
         ((1.0, 1e-9), Stopping(min_rounds=3), None),
-        ((1.0, 2.0, 1.5), Stopping(patience=3, min_rounds=1), "patience"),
-        ((1.0, 2.0, 0.5), Stopping(patience=3, min_rounds=1), None),
-        ((1.0, 2.0), Stopping(patience=3, min_rounds=1), None),
+        ((1.0, 2.0, 1.5), Stopping(patience=3, min_rounds=0), "patience"),
+        ((1.0, 2.0, 0.5), Stopping(patience=3, min_rounds=0), None),
+        ((1.0, 2.0), Stopping(patience=3, min_rounds=0), None),
+        ((1.0, 2.0, 1.5), Stopping(patience=3, min_rounds=1), None),  # the first round does not count
+        ((9.0, 1.0, 2.0, 1.5), Stopping(patience=3, min_rounds=1), "patience"),
         ((1.0, 2.0, 3.0), Stopping(patience=None, min_rounds=1), None),
         ((1.0, 2.0), Stopping(max_rounds=2), "max_rounds"),
         ((), Stopping(min_rounds=0), None),
@@ -55,6 +60,17 @@ def state_with(*movements):
 )
 def test_stopping(movements, stopping, reason):
     assert stopping.reason(state_with(*movements)) == reason
+
+
+def test_patience_of_the_paper_begins_after_round_16():
+    """The queue of the authors' program holds the movements of rounds 17 to 316 at the earliest stop."""
+    stopping = Stopping(patience=PAPER["patience"], min_rounds=PAPER["min_rounds"])
+    rising = [float(movement) for movement in range(1, 317)]  # momentum: each is larger than the last
+    assert stopping.reason(state_with(*rising[:315])) is None
+    assert stopping.reason(state_with(*rising)) == "patience"
+    assert stopping.reason(state_with(*rising[:-1], 16.5)) is None  # smaller than that of round 17
+    first_counts = replace(stopping, min_rounds=0)
+    assert first_counts.reason(state_with(*rising[:300])) == "patience"
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def fkm_target(
     *,
     max_local: int,
     tol_local: float,
-    server_init: str,
-    seed: int,
+    server_init: str = "previous",
+    seed: int = 0,
 ) -> Conversation[Target]:
     """Run weighted k-means on all local centroids.
 
