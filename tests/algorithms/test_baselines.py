@@ -196,5 +196,5 @@ def test_fkm_can_start_afresh_in_every_round(blobs):
 
 def test_fkm_refuses_an_unknown_start_of_the_server(blobs):
     X, clients = blobs
-    with pytest.raises(ParameterError, match=r"server_init must be one of previous, k-means\+\+"):
+    with pytest.raises(ParameterError, match=r"server_init must be one of k-means\+\+, previous"):
         FKM(3, server_init="random").fit(X, clients=clients)
