@@ -55,7 +55,7 @@ format: $(VENV)/.installed-dev  ## Bring the code into shape.
 bench: $(VENV)/.installed-bench  ## Measure speed side by side with the paper's loop, scikit-learn and faiss.
 	$(BIN)/python -m benchmarks
 
-study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (hours).
+study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (20 minutes).
 	PATH="$(BIN):$$PATH" studies/memory.sh
 
 study-paper: $(VENV)/.installed-test  ## Run or resume the paper's study, and write its tables and figures (hours).
