@@ -23,19 +23,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fedkmeans._utils.typing import FloatArray
-from fedkmeans.errors import ParameterError, WireError
-from fedkmeans.protocol.declaration import Reply
-from fedkmeans.protocol.exchange import Total
-from fedkmeans.protocol.field_types import (
-    REGISTRY,
-    NumberReader,
-    Records,
-    Sizes,
-    brief,
-    read,
-    register,
-    write,
-)
+from fedkmeans.errors import WireError
+from fedkmeans.protocol.field_types import FieldType, Message, NumberReader, brief
 
 WIRE_VERSION = 2
 # Characters of a header: a few hundred are common, and the names of 100,000 columns fit.
@@ -64,9 +53,6 @@ class Packed:
     numbers: FloatArray
 
 
-register(Total, record=Reply | None, received=Sizes())
-
-
 def encode(record: Any) -> Packed:
     """Encode a record.
 
@@ -75,11 +61,9 @@ def encode(record: Any) -> Packed:
     ParameterError
         It contains a value that cannot be sent, for instance a function as weighting rule.
     """
-    if REGISTRY.get(type(record).__name__) is not type(record):
-        raise ParameterError(f"{brief(record)} is no record that can be sent.")
     sink: list[FloatArray] = []
-    tree = {"v": WIRE_VERSION, "record": write(Records((type(record),)), record, sink)}
-    header = json.dumps(tree, separators=(",", ":"), allow_nan=False)
+    written = FieldType(Message, records=(type(record),)).write(record, sink)
+    header = json.dumps({"v": WIRE_VERSION, "record": written}, separators=(",", ":"), allow_nan=False)
     return Packed(header, np.concatenate(sink) if sink else np.empty(0))
 
 
@@ -108,7 +92,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
     source = NumberReader(_checked(packed.numbers))
     try:
         tree = _parse(packed.header, max_header)
-        record = read(Records(kinds), tree, source, "the message")
+        record = FieldType(Message, records=kinds).read(tree, source, "the message")
     except RecursionError:
         raise WireError("the header is too deeply nested.") from None
     left = len(source.numbers) - source.taken
@@ -120,9 +104,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
 def _checked(numbers: Any) -> FloatArray:
     """Return a read-only copy of the numbers, shape (n,)."""
     if not isinstance(numbers, np.ndarray) or numbers.dtype != np.float64 or numbers.ndim != 1:
-        what = (
-            f"{numbers.dtype} {numbers.shape}" if isinstance(numbers, np.ndarray) else type(numbers).__name__
-        )
+        what = f"{getattr(numbers, 'dtype', type(numbers).__name__)} {getattr(numbers, 'shape', '')}"
         raise WireError(f"the numbers should be a vector of float64, they are {brief(what)}.")
     copy = np.array(numbers, dtype=np.float64)
     copy.setflags(write=False)

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
 from fedkmeans.protocol.declaration import Query, Reply
+from fedkmeans.protocol.field_types import Sizes, register
 from fedkmeans.protocol.messages import Bundle, BundleReply, n_bytes
 
 T = TypeVar("T")
@@ -75,6 +76,8 @@ class Total:
     answered: tuple[ClientId, ...]
     received: Any = 0
 
+
+register(Total, record=Reply | None, received=Sizes)
 
 Request: TypeAlias = Ask | AskTotal | ListClients | NewId
 Conversation: TypeAlias = Generator[Request, Any, T]
