@@ -41,15 +41,8 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class AskTotal:
-    """Ask for replies that add up; the answer is their `Total` only.
-
-    It is an error if no client answers, unless the request is `optional`.
-    """
-
-    query: Query
-    clients: tuple[ClientId, ...]
-    optional: bool = False
+class AskTotal(Ask):
+    """Ask for replies that add up; the answer is their `Total` only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class Total:
 
 register(Total, record=Reply | None, received=Sizes)
 
-Request: TypeAlias = Ask | AskTotal | ListClients | NewId
+Request: TypeAlias = Ask | ListClients | NewId
 Conversation: TypeAlias = Generator[Request, Any, T]
 
 
@@ -189,41 +182,33 @@ def run_concurrently(conversations: Sequence[Conversation[T]]) -> Conversation[l
     results: dict[int, T] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
     while answers:
-        requests: dict[int, Request] = {}
-        for index, answer in answers.items():
+        groups: dict[object, dict[int, Request]] = {}
+        for index, answer in sorted(answers.items()):
             try:
-                requests[index] = conversations[index].send(answer)
+                request = conversations[index].send(answer)
             except StopIteration as end:
                 results[index] = end.value
+            else:
+                groups.setdefault(_group_of(request, index), {})[index] = request
         answers = {}
-        for members in _groups(requests):
-            answers.update((yield from _share({index: requests[index] for index in members})))
-        answers = dict(sorted(answers.items()))
+        for group in groups.values():
+            answers.update((yield from _share(group)))
     return [results[index] for index in range(len(conversations))]
 
 
-def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
-    """Group requests that differ only in their query, in order of first appearance.
-
-    Each `NewId` is a group of its own: two algorithms must not get the same identifier.
-    """
-    groups: dict[object, list[int]] = {}
-    for index, request in requests.items():
-        alike: object = ListClients
-        if isinstance(request, NewId):
-            alike = (NewId, index)
-        elif not isinstance(request, ListClients):
-            alike = (type(request), request.clients, request.optional)
-        groups.setdefault(alike, []).append(index)
-    return list(groups.values())
+def _group_of(request: Request, index: int) -> object:
+    """Requests that differ only in their query share an exchange; every `NewId` has its own answer."""
+    if isinstance(request, Ask):
+        return type(request), request.clients, request.optional
+    return index if isinstance(request, NewId) else ListClients
 
 
 def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     """Send the queries of a group in one exchange and return each member's part of the answer."""
     first = next(iter(requests.values()))
-    if len(requests) == 1 or isinstance(first, ListClients | NewId):
+    if len(requests) == 1 or not isinstance(first, Ask):
         return dict.fromkeys(requests, (yield first))
-    queries = tuple(request.query for request in requests.values() if isinstance(request, Ask | AskTotal))
+    queries = tuple(request.query for request in requests.values() if isinstance(request, Ask))
     answer = yield replace(first, query=Bundle(queries))
     if isinstance(answer, Total):
         if not answer.answered:
