@@ -29,7 +29,6 @@ from fedkmeans.protocol.field_types import FieldType, Message, NumberReader, bri
 WIRE_VERSION = 2
 # Characters of a header: a few hundred are common, and the names of 100,000 columns fit.
 MAX_HEADER = 2**22
-_MAX_DIGITS = 20
 
 MAGIC = b"FKMW"
 _PREFIX = struct.Struct("<4sIQ")  # the magic, bytes of the header, how many numbers
@@ -39,15 +38,7 @@ PREFIX_SIZE = _PREFIX.size
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An encoded record.
-
-    Attributes
-    ----------
-    header : str
-        JSON, ASCII only.
-    numbers : ndarray of shape (n,)
-        float64.
-    """
+    """An encoded record: JSON in ASCII, and numbers in double precision, shape (n,)."""
 
     header: str
     numbers: FloatArray
@@ -118,13 +109,7 @@ def _parse(header: Any, max_header: int | None) -> Any:
     if max_header is not None and len(header) > max_header:
         raise WireError(f"the header has {len(header)} characters, more than {max_header}.")
     try:
-        tree = json.loads(
-            header,
-            parse_int=_integer,
-            parse_float=_no_number,
-            parse_constant=_no_number,
-            object_pairs_hook=_object,
-        )
+        tree = json.loads(header, object_pairs_hook=_object, parse_int=_integer, **_NO_NUMBERS)
     except json.JSONDecodeError as error:
         raise WireError(f"the header is no JSON: {error}.") from None
     if not isinstance(tree, dict) or type(tree.get("v")) is not int:
@@ -140,13 +125,16 @@ def _parse(header: Any, max_header: int | None) -> Any:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MAX_DIGITS + 1:
+    if len(digits) > 21:  # a sign and the digits of 2**64
         raise WireError(f"the header has a whole number of {len(digits)} digits.")
     return int(digits)
 
 
 def _no_number(text: str) -> NoReturn:
     raise WireError(f"the header has the number {brief(text)}, which belongs among the numbers.")
+
+
+_NO_NUMBERS: Any = {"parse_float": _no_number, "parse_constant": _no_number}
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,22 +24,12 @@ _NEEDED_SIZES = {"k": "clusters", "m": "columns"}
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array of finite float64 numbers.
+    """An array of float64 numbers."""
 
-    Attributes
-    ----------
-    shape : tuple of str
-        Names of the sizes.
-    least, largest : float
-        Bounds of the numbers and of their absolute values.
-    finite : bool
-        Whether NaN and infinite numbers are refused.
-    """
-
-    shape: tuple[str, ...]
-    least: float = -np.inf
-    largest: float = LARGEST
-    finite: bool = True
+    shape: tuple[str, ...]  # names of the sizes
+    least: float = -np.inf  # bound of the numbers
+    largest: float = LARGEST  # bound of their absolute values
+    finite: bool = True  # whether NaN and infinite numbers are refused
 
     def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
         """Check type, shape and numbers."""

@@ -1,17 +1,7 @@
 """How a message is declared: one dataclass says how it travels, what is checked and what answers it.
 
->>> from typing import Annotated
->>> from fedkmeans.protocol.constraints import Whole
->>> @message
-... class RowCount(Additive):
-...     n_rows: Annotated[int, Whole(1, 2**53)]
->>> @message(reply=RowCount)
-... class CountRows(Query):
-...     pass
->>> reply_type(CountRows).__name__
-'RowCount'
-
-What a site does with a query is a function with the decorator of `fedkmeans.client.handlers`.
+`CONTRIBUTING.md` has an example. What a site does with a query is a function with the decorator of
+`fedkmeans.client.handlers`.
 """
 
 from __future__ import annotations

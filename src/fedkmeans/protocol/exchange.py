@@ -8,7 +8,7 @@ share one exchange, which saves time where an exchange takes seconds.
 >>> def count_rows(clients):
 ...     descriptions = yield Ask(Describe(), clients)
 ...     return sum(description.n_samples for description in descriptions.values())
->>> hold(federation, count_rows(federation.clients))  # doctest: +SKIP
+>>> run(federation, count_rows(federation.clients))  # doctest: +SKIP
 10100
 """
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from fedkmeans._utils.typing import ClientId
@@ -27,6 +29,8 @@ from fedkmeans.protocol.messages import Bundle, BundleReply, n_bytes
 
 T = TypeVar("T")
 
+Clients: TypeAlias = tuple[ClientId, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -36,7 +40,7 @@ class Ask:
     """
 
     query: Query
-    clients: tuple[ClientId, ...]
+    clients: Clients
     optional: bool = False
 
 
@@ -66,7 +70,7 @@ class Total:
     """
 
     record: Any
-    answered: tuple[ClientId, ...]
+    answered: Clients
     received: Any = 0
 
 
@@ -84,7 +88,7 @@ class Federation(Protocol):
     """
 
     @property
-    def clients(self) -> tuple[ClientId, ...]:
+    def clients(self) -> Clients:
         """Names of all clients, sorted.
 
         A client that is offline stays on the list. A client that is removed from it is not asked any
@@ -107,25 +111,17 @@ class Federation(Protocol):
 def add_up(replies: Mapping[ClientId, Reply]) -> Total:
     """Add replies, in the order of the clients' names so that rounding does not depend on arrival."""
     answered = tuple(sorted(replies))
-    record: Any = None
-    received: Any = 0
-    for client in answered:
-        part, size = replies[client].totals(), _size(replies[client])
-        record = part if record is None else record + part
-        received = size if client == answered[0] else _add_sizes(received, size)
-    return Total(record, answered, received)
+    if not answered:
+        return Total(None, ())
+    record = reduce(add, (replies[client].totals() for client in answered))
+    return Total(record, answered, _total_size([replies[client] for client in answered]))
 
 
-def _size(reply: Any) -> Any:
-    if isinstance(reply, BundleReply):
-        return tuple(map(_size, reply.replies))
-    return n_bytes(reply)
-
-
-def _add_sizes(left: Any, right: Any) -> Any:
-    if isinstance(left, tuple):
-        return tuple(_add_sizes(a, b) for a, b in zip(left, right, strict=True))
-    return left + right
+def _total_size(replies: Sequence[Any]) -> Any:
+    """Number of bytes of replies; for bundles a tuple, one number per part."""
+    if isinstance(replies[0], BundleReply):
+        return tuple(map(_total_size, zip(*(bundle.replies for bundle in replies), strict=True)))
+    return sum(map(n_bytes, replies))
 
 
 def run(federation: Federation, conversation: Conversation[T]) -> T:
@@ -149,14 +145,10 @@ def _answer_to(request: Request, federation: Federation) -> Any:
         return federation.clients
     if isinstance(request, NewId):
         return getattr(federation, "new_id", new_id)()
-    answer: Any
-    if isinstance(request, AskTotal):
-        answer = federation.total(request.query, request.clients)
-        nobody = not answer.answered
-    else:
-        answer = federation.ask(request.query, request.clients)
-        nobody = not answer
-    if nobody and not request.optional:
+    ask: Any = federation.total if isinstance(request, AskTotal) else federation.ask
+    answer = ask(request.query, request.clients)
+    answered = answer.answered if isinstance(answer, Total) else answer
+    if not answered and not request.optional:
         raise FederationError(
             f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
             f"the query {type(request.query).__name__}. Check that the sites are running and connected."
@@ -170,13 +162,7 @@ def some_of(clients: Sequence[ClientId]) -> str:
 
 
 def run_concurrently(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
-    """Run several algorithms at once; requests to the same clients share an exchange.
-
-    Returns
-    -------
-    list
-        The results, in the order of `conversations`.
-    """
+    """Run several algorithms at once; requests to the same clients share an exchange. Return all results."""
     if len(conversations) == 1:
         return [(yield from conversations[0])]
     results: dict[int, T] = {}

@@ -42,7 +42,7 @@ class Message:
     __slots__ = ()
 
 
-class Sizes:
+class Sizes(int):
     """Type of a field with a number of bytes, or a tuple of sizes, one for each part of a bundle."""
 
 
@@ -67,8 +67,12 @@ class NumberReader:
     taken: int = 0
     depth: int = 0
 
-    def take(self, shape: tuple[int, ...], where: str) -> FloatArray:
+    def take(self, shape: list[Any], where: str) -> FloatArray:
         """Take the next numbers as an array, without allocating memory."""
+        if len(shape) > _MAX_SIDES or not all(type(side) is int and side >= 0 for side in shape):
+            raise WireError(f"{where} has {brief(shape)} for a shape.")
+        if math.prod(max(1, side) for side in shape) > _LARGEST_ARRAY:
+            raise WireError(f"{where} has the shape {brief(shape)}, which is too large for any array.")
         size, left = math.prod(shape), len(self.numbers) - self.taken
         if size > left:
             raise WireError(f"{where} should have {size} number(s), but only {left} are left.")
@@ -81,47 +85,32 @@ _FORMS: dict[type, tuple[Any, Any]] = {
     str: (str, str),
     bool: ((bool, np.bool_), bool),
     int: (numbers.Integral, int),
+    Sizes: (numbers.Integral, int),  # or a tuple
     float: (numbers.Real, str),
     np.ndarray: (np.ndarray, list),
     tuple: (tuple, list),
     frozenset: (frozenset, list),
     Mapping: (Mapping, dict),
-    Message: (object, dict),
+    Message: (object, dict),  # records
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The type of a field.
+    """The type of a field."""
 
-    Attributes
-    ----------
-    kind : type
-        A key of `_FORMS`, `Message` for records, or `Sizes`.
-    each : FieldType or None
-        Type of the entries of a tuple, a frozenset or a mapping from texts.
-    records : tuple of types
-        Allowed records.
-    optional : bool
-        Whether the value may be None.
-    constraints : tuple
-        What is checked on arrival, see `fedkmeans.protocol.constraints`.
-    """
-
-    kind: type
-    each: FieldType | None = None
-    records: tuple[type, ...] = ()
-    optional: bool = False
-    constraints: tuple[Any, ...] = ()
+    kind: type  # a key of `_FORMS`
+    each: FieldType | None = None  # of the entries of a tuple, a frozenset or a mapping from texts
+    records: tuple[type, ...] = ()  # which records are allowed
+    optional: bool = False  # whether the value may be None
+    constraints: tuple[Any, ...] = ()  # what is checked on arrival, see `fedkmeans.protocol.constraints`
 
     def write(self, value: Any, sink: list[FloatArray]) -> Any:
         """Return JSON for a value, and append its numbers, shape (n,), to the list."""
         if value is None and self.optional:
             return None
-        if self.kind is Sizes:
-            if isinstance(value, tuple):
-                return [self.write(part, sink) for part in value]
-            return _WHOLE.write(value, sink)
+        if self.kind is Sizes and isinstance(value, tuple):
+            return [self.write(part, sink) for part in value]
         if not self._holds(value):
             if callable(value):
                 raise ParameterError(
@@ -132,9 +121,8 @@ class FieldType:
         if self.kind is Message:
             record: Any = type(value)
             fields = fields_of(record).items()
-            return {
-                record.__name__: {name: field.write(getattr(value, name), sink) for name, field in fields}
-            }
+            written = {name: field.write(getattr(value, name), sink) for name, field in fields}
+            return {record.__name__: written}
         if self.kind is np.ndarray:
             sink.append(np.ascontiguousarray(value, dtype=np.float64).ravel())
             return list(value.shape)
@@ -160,25 +148,23 @@ class FieldType:
         """Return the value for JSON, or raise."""
         if data is None and self.optional:
             return None
-        if self.kind is Sizes:
-            if type(data) is list:
-                return tuple(self.read(part, source, where) for part in data)
-            return _WHOLE.read(data, source, where)
+        if self.kind is Sizes and type(data) is list:
+            return tuple(self.read(part, source, where) for part in data)
         if type(data) is not _FORMS[self.kind][1] or (self.kind is float and data != _A_NUMBER):
             raise WireError(f"{where} is {brief(data)}, which has the wrong type.")
         if self.kind is Message:
             return self._read_record(data, source, where)
         if self.kind is np.ndarray:
-            return _read_array(data, source, where)
+            return source.take(data, where)
         if self.kind is float:
-            return float(source.take((1,), where)[0])
+            return float(source.take([1], where)[0])
         if self.each is None:
             problem = _problem(data)
             if problem:
                 raise WireError(f"{where} is {brief(data)}: {problem}.")
             return data
         pairs: Any = data.items() if self.kind is Mapping else enumerate(data)
-        parts = {key: self.each.read(part, source, f"{where}[{brief(key)}]") for key, part in pairs}
+        parts = {key: self.each.read(part, source, f"{where}[{key!r:.50}]") for key, part in pairs}
         if self.kind is Mapping:
             return {_TEXT.read(key, source, f"a key of {where}"): part for key, part in parts.items()}
         found = self.kind(parts.values())
@@ -208,15 +194,7 @@ class FieldType:
         return kind(**found)
 
 
-_TEXT, _WHOLE = FieldType(str), FieldType(int)
-
-
-def _read_array(shape: list[Any], source: NumberReader, where: str) -> FloatArray:
-    if len(shape) > _MAX_SIDES or not all(type(side) is int and side >= 0 for side in shape):
-        raise WireError(f"{where} has {brief(shape)} for a shape.")
-    if math.prod(max(1, side) for side in shape) > _LARGEST_ARRAY:
-        raise WireError(f"{where} has the shape {brief(shape)}, which is too large for any array.")
-    return source.take(tuple(shape), where)
+_TEXT = FieldType(str)
 
 
 def _problem(value: str | int) -> str:

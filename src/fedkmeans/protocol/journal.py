@@ -20,8 +20,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import JournalError, WireError
 from fedkmeans.protocol.codec import decode, encode, to_bytes
 from fedkmeans.protocol.declaration import Query, Reply
-from fedkmeans.protocol.exchange import Federation, Total, new_id
+from fedkmeans.protocol.exchange import Clients, Federation, Total, new_id
 from fedkmeans.protocol.field_types import register
 from fedkmeans.protocol.journal_file import JournalFile
 
@@ -53,7 +54,7 @@ class Present:
     `looks` counts how often the run has looked since the previous entry without a change.
     """
 
-    clients: tuple[ClientId, ...]
+    clients: Clients
     looks: int
 
 
@@ -70,7 +71,7 @@ class Drawn:
 class Replies:
     """Replies of single clients, in the order in which the algorithm got them."""
 
-    clients: tuple[ClientId, ...]
+    clients: Clients
     replies: tuple[Reply, ...]
 
 
@@ -86,7 +87,7 @@ class Heard:
 _ENTRIES = (Present, Drawn, Heard)  # all but the first
 
 
-class Journalled:
+class Journalled(AbstractContextManager["Journalled"]):
     """A federation that replays the answers of a journal and records all further answers.
 
     Parameters
@@ -108,7 +109,7 @@ class Journalled:
     def __init__(self, inner: Federation, path: str | os.PathLike[str], fingerprint: str) -> None:
         self.inner = inner
         self.replayed = 0
-        self._members: tuple[ClientId, ...] | None = None
+        self._members: Clients | None = None
         self._looks = 0
         self._next = 0
         self._versions = _versions()
@@ -123,9 +124,6 @@ class Journalled:
         """Close the file."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -135,7 +133,7 @@ class Journalled:
         return self._next < len(self._file.places)
 
     @property
-    def clients(self) -> tuple[ClientId, ...]:
+    def clients(self) -> Clients:
         """Names of all clients at this point of the run."""
         if _being_interrupted():
             return self.inner.clients
@@ -171,8 +169,7 @@ class Journalled:
         """Return the sum of the replies, new or recorded."""
         if _being_interrupted():
             return self.inner.total(query, clients)
-        found: Total = self._exchange("total", query, clients)
-        return found
+        return self._exchange("total", query, clients)  # type: ignore[no-any-return]
 
     def _exchange(self, way: str, query: Query, clients: Sequence[ClientId]) -> Any:
         request = _digest(way, query, clients)
@@ -198,8 +195,11 @@ class Journalled:
         if opening.fingerprint != fingerprint:
             self._refuse("its fingerprint is another one")
         self._next = 1
-        if self.replaying and _is_silence(self._read(-1, _ENTRIES)):
-            self._file.drop_last()
+        entry = self._read(-1, _ENTRIES) if self.replaying else None
+        if isinstance(entry, Heard):
+            answer = entry.answer
+            if not (answer.clients if isinstance(answer, Replies) else answer.answered):  # nobody answered
+                self._file.drop_last()
 
     def _append(self, entry: T) -> T:
         packed = encode(entry)
@@ -236,13 +236,6 @@ class Journalled:
         )
 
 
-def _is_silence(entry: Any) -> bool:
-    """Whether nobody answered."""
-    if not isinstance(entry, Heard):
-        return False
-    return not (entry.answer.clients if isinstance(entry.answer, Replies) else entry.answer.answered)
-
-
 def _versions() -> str:
     from fedkmeans import __version__  # here, as the package itself may import this module
 
@@ -256,9 +249,5 @@ def _digest(way: str, query: Query, clients: Sequence[ClientId]) -> str:
 
 
 def _being_interrupted() -> bool:
-    """Whether the request comes from code that handles a KeyboardInterrupt.
-
-    An estimator then asks for the score of its latest centroids. That request is not part of the run and is
-    not repeated when the run is resumed.
-    """
+    """Whether a KeyboardInterrupt is handled: the score that is then asked for is no part of the run."""
     return isinstance(sys.exc_info()[1], KeyboardInterrupt)

@@ -20,26 +20,14 @@ except ImportError:  # no such locks on Windows
 class JournalFile:
     """Entries on disk, one after the other, in the form of `codec.to_bytes`.
 
-    If the process died while it wrote the last entry, opening the file removes that entry. Only one process
-    may have the file open.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Created if it does not exist; its folder must exist.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    places : list of (int, int)
-        Offset and size of each entry in bytes.
+    The file is created if it does not exist; its folder must exist. If the process died while it wrote the
+    last entry, opening the file removes that entry. Only one process may have the file open.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.name = f"Journal {str(self.path)!r}"
-        self.places: list[tuple[int, int]] = []
+        self.places: list[tuple[int, int]] = []  # offset and size of each entry in bytes
         self._usable = True
         try:
             self._file = self.path.open("a+b", buffering=0)
@@ -67,8 +55,8 @@ class JournalFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise JournalError(
-                f"{self.name} is in use by another run. Wait until that run has ended, or "
-                "give this one a journal of its own."
+                f"{self.name} is in use by another run. Wait until that run has ended, or give this one a "
+                "journal of its own."
             ) from None
         except OSError:  # some network drives have no locks; the journal works there all the same
             return
@@ -91,8 +79,8 @@ class JournalFile:
             return
         if self._whole_entry_after(self._end, size):
             raise JournalError(
-                f"{self.name} is damaged: entry {len(self.places)} cannot be read, but later "
-                "ones can. Restore the file from a copy, or remove it to start the run again."
+                f"{self.name} is damaged: entry {len(self.places)} cannot be read, but later ones can. "
+                "Restore the file from a copy, or remove it to start the run again."
             )
         self._cut()
 

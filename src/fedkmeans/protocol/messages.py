@@ -102,9 +102,8 @@ class DeltaTotals(Reply):
     exchanges: frozenset[str]
 
     def __add__(self, other: DeltaTotals) -> DeltaTotals:
-        return DeltaTotals(
-            self.difference + other.difference, self.lost + other.lost, self.exchanges | other.exchanges
-        )
+        exchanges = self.exchanges | other.exchanges
+        return DeltaTotals(self.difference + other.difference, self.lost + other.lost, exchanges)
 
 
 @message
@@ -114,7 +113,7 @@ class ScoreTotals(Additive):
     inertia: Annotated[float, Real(0)]
     n_samples: Annotated[float, Real(positive=True)]
     client_scores: Annotated[float, Real(0)]
-    n_clients: int
+    n_clients: Annotated[int, Whole(1, 1)]  # of a single reply
 
     @classmethod
     def of(cls, inertia: float, n_samples: float) -> ScoreTotals:
@@ -132,9 +131,7 @@ class ScoreTotals(Additive):
         return self.client_scores / self.n_clients
 
     def check_for(self, query: Score) -> None:
-        """Refuse what is not one client's share."""
-        if self.n_clients != 1:
-            raise WireError(f"n_clients is {self.n_clients!r}, expected 1.")
+        """Refuse scores that do not fit each other."""
         if not np.isclose(self.client_scores, self.inertia / self.n_samples, rtol=1e-9, atol=0):
             raise WireError("client_scores is not inertia / n_samples.")
 
@@ -240,22 +237,15 @@ class SendStatistics(Query):
 class SendDelta(Query):
     """Like `SendStatistics`, but send only what changed since the statistics that were counted.
 
-    Attributes
-    ----------
-    update : LocalUpdate
-    run, total : str
-        Names of the fit and of its running total, under which a client keeps what it sent.
-    exchange : str
-        A name that no other exchange has; the reply repeats it.
-    counted : dict
-        For each client that is asked, the exchange of its latest delta that is part of the total;
-        None if it has no part in the total.
+    A client keeps what it sent under `run` and `total`, the names of the fit and of its running total.
+    `counted` has, for each client that is asked, the exchange of its latest delta that is part of the total;
+    None if it has no part in the total.
     """
 
     update: LocalUpdate
     run: str
     total: str
-    exchange: str
+    exchange: str  # a name that no other exchange has; the reply repeats it
     counted: Mapping[ClientId, str | None]
 
     def for_client(self, client: ClientId) -> SendDelta:

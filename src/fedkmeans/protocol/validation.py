@@ -30,20 +30,9 @@ def check_query(query: Query, n_features: int) -> None:
 
 
 def check_reply(query: Query, reply: Any, n_features: int | None) -> None:
-    """Refuse a reply that no honest site would have sent.
+    """Raise `WireError`, in one line, for a reply that no honest site would have sent.
 
-    Parameters
-    ----------
-    query : Query
-    reply : object
-        As `codec.decode` returns it.
-    n_features : int or None
-        Number of columns of the sites, if it is known already.
-
-    Raises
-    ------
-    WireError
-        With one line that says what is wrong. The caller knows whose reply it is.
+    `reply` is what `codec.decode` returned. `n_features` is None while the number of columns is not known.
     """
     kind: type[Any] = reply_type(type(query))
     if type(reply) is not kind:
