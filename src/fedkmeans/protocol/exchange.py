@@ -113,15 +113,18 @@ def add_up(replies: Mapping[ClientId, Reply]) -> Total:
     answered = tuple(sorted(replies))
     if not answered:
         return Total(None, ())
+    # One reply at a time: a mapping may make them as they are asked for.
     record = reduce(add, (replies[client].totals() for client in answered))
-    return Total(record, answered, _total_size([replies[client] for client in answered]))
+    received = reduce(_add_sizes, (_size(replies[client]) for client in answered))
+    return Total(record, answered, received)
 
 
-def _total_size(replies: Sequence[Any]) -> Any:
-    """Number of bytes of replies; for bundles a tuple, one number per part."""
-    if isinstance(replies[0], BundleReply):
-        return tuple(map(_total_size, zip(*(bundle.replies for bundle in replies), strict=True)))
-    return sum(map(n_bytes, replies))
+def _size(reply: Any) -> Any:
+    return tuple(map(_size, reply.replies)) if isinstance(reply, BundleReply) else n_bytes(reply)
+
+
+def _add_sizes(left: Any, right: Any) -> Any:
+    return tuple(map(_add_sizes, left, right)) if isinstance(left, tuple) else left + right
 
 
 def run(federation: Federation, conversation: Conversation[T]) -> T:
