@@ -16,11 +16,12 @@ from benchmarks.paper_loop import shards_of
 from benchmarks.report import Row, Table, duration, field, times
 from benchmarks.timing import Settings, faster_threads, limited, ratios, seconds, spread
 from fedkmeans import InProcess, SitePolicy
-from fedkmeans.algorithms.kfed import VARIANTS, kfed_exchange
+from fedkmeans.algorithms.kfed import kfed_exchange
 from fedkmeans.data import load_dataset, partition
 from fedkmeans.errors import DataError
 from fedkmeans.kernels.reference.kmeans import inertia_of
 from fedkmeans.protocol.exchange import run
+from fedkmeans.protocol.messages import LocalClusters
 
 N_CLIENTS, MAX_ITER = 100, 300
 # name, k, how dealt out (None: comes divided)
@@ -80,17 +81,8 @@ def federation_of(X, clients, n_threads, kernel):
 
 
 def run_ours(federation, k, n_init, seed):
-    exchange = kfed_exchange(
-        VARIANTS["paper"],
-        k,
-        federation.clients,
-        seed,
-        n_local=k,
-        n_init_local=n_init,
-        n_init=n_init,
-        max_iter=MAX_ITER,
-    )
-    return run(federation, exchange).d
+    query = LocalClusters(k, "k-means", n_init, MAX_ITER, seed)
+    return run(federation, kfed_exchange(query, k, federation.clients, n_init)).d
 
 
 def run_theirs(shards, k, n_init, seed, tol):

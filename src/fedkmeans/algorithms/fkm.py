@@ -14,22 +14,18 @@ from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.algorithms.kfed import fill_up, stack
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.kernels.reference.kmeans import kmeans, lloyd
-from fedkmeans.protocol.exchange import Ask, Conversation
+from fedkmeans.protocol.exchange import Ask, Clients, Conversation
 from fedkmeans.protocol.messages import CentroidSet, LocalClusters, LocalModel, LocalUpdate, bytes_to, n_bytes
 
 _SERVER_STEPS = 300
 _SERVER_STARTS = 5
 
 
-def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
-    """Compute the initial centroids: k-means++ and one Lloyd step locally, then weighted k-means.
+def fkm_start(n_clusters: int, clients: Clients, seed: int) -> Conversation[FloatArray]:
+    """Compute the initial centroids (n_clusters, m): k-means++ locally, then weighted k-means.
 
     A k-means++ centroid is a row of the data; one Lloyd step at the client (`max_iter` 1) replaces it
     with a mean.
-
-    Returns
-    -------
-    ndarray of shape (n_clusters, m)
     """
     query = LocalClusters(n_clusters, "k-means", n_init=1, max_iter=1, seed=seed)
     sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
@@ -41,12 +37,7 @@ def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conv
 
 
 def fkm_target(
-    state: State,
-    clients: tuple[ClientId, ...],
-    chosen: tuple[ClientId, ...],
-    *,
-    max_local: int,
-    tol_local: float,
+    state: State, clients: Clients, chosen: Clients, *, max_local: int, tol_local: float
 ) -> Conversation[Target]:
     """Run weighted k-means on all local centroids.
 
@@ -59,9 +50,5 @@ def fkm_target(
     centroids = np.concatenate([models[name].centroids for name in answered])
     counts = np.concatenate([models[name].weights for name in answered])
     held = counts > 0
-    return Target(
-        lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held]),
-        answered,
-        sent=bytes_to(chosen, query),
-        received=sum(map(n_bytes, models.values())),
-    )
+    d = lloyd(centroids[held], state.centroids, _SERVER_STEPS, counts[held])
+    return Target(d, answered, bytes_to(chosen, query), sum(map(n_bytes, models.values())))

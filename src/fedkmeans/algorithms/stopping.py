@@ -58,31 +58,21 @@ class Stopping:
         """Return the reason why the run stops now, or None if it continues."""
         if state.round >= self.max_rounds:
             return "max_rounds"
-        if state.round < max(1, self.min_rounds) or not state.movements:
+        movements, window = state.movements, state.window
+        if state.round < max(1, self.min_rounds) or not movements or window is None:
             return None
-        if state.window is not None and _all_below(state.movements, state.window, self.tol):
+        if len(movements) >= window and max(movements[-window:]) < self.tol:
             return "tol"
-        if self.patience is not None and state.window is not None:
-            latest = _largest_in_windows(state.movements, state.window, self.patience)
-            if latest and latest[0] <= min(latest):
+        if self.patience is not None and len(movements) >= self.patience + window - 1:
+            latest = movements[-(self.patience + window - 1) :]
+            largest = [max(latest[i : i + window]) for i in range(self.patience)]
+            if largest[0] <= min(largest):
                 return "patience"
-        if self.tol_score and state.window is not None:
-            left = change_left(state.estimates, state.window, state.round)
+        if self.tol_score:
+            left = change_left(state.estimates, window, state.round)
             if left <= self.tol_score * state.estimates[-1]:
                 return "tol_score"
         return None
-
-
-def _all_below(movements: tuple[float, ...], window: int, tol: float) -> bool:
-    return len(movements) >= window and max(movements[-window:]) < tol
-
-
-def _largest_in_windows(movements: tuple[float, ...], window: int, n: int) -> list[float]:
-    """Return the largest movement in each of the `n` latest sliding windows; [] if there are too few."""
-    if len(movements) < n + window - 1:
-        return []
-    latest = movements[len(movements) - n - window + 1 :]
-    return [max(latest[i : i + window]) for i in range(n)]
 
 
 def _at_least_five(window: int) -> int:
@@ -99,14 +89,8 @@ def change_left(estimates: tuple[float, ...], window: int, n_rounds: int) -> flo
     prediction uses the larger of the last two changes and doubles the result. It is not a bound: the
     score may still decrease after a plateau.
 
-    Parameters
-    ----------
-    estimates : tuple of float
-        The server's estimates of the score, oldest first.
-    window : int
-        Number of rounds in which every client replied.
-    n_rounds : int
-        Number of rounds so far; `estimates` covers the latest ones.
+    `estimates` has the server's estimates of the score in the latest of `n_rounds` rounds, oldest first. In
+    `window` rounds every client replied.
     """
     window = _at_least_five(window)
     if len(estimates) < 3 * window:
