@@ -26,9 +26,9 @@ from fedkmeans.flower.deploy.certificates import (
     site_private,
     site_public,
 )
+from fedkmeans.flower.deploy.files import to_toml
 from fedkmeans.flower.deploy.folder import FederationDetails, FederationFolder, new_federation, renew_server
 from fedkmeans.flower.deploy.join_file import JoinFile
-from fedkmeans.flower.deploy.toml import to_toml
 
 SITES = ("north", "south", "own-key")
 HOSPITALS = FederationDetails(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedkmeans.errors import ParameterError
 from fedkmeans.flower.deploy.certificates import check_certificate, check_site_private
-from fedkmeans.flower.deploy.toml import to_toml
+from fedkmeans.flower.deploy.files import to_toml
 
 FORMAT = 1
 
@@ -42,20 +42,10 @@ class JoinFile:
     def write(self) -> str:
         """Return the text of the file."""
         return (
-            f"# Join file of site {self.site!r}. It is as secret as a password: hand it "
-            "over safely, and keep\n"
+            f"# Join file of site {self.site!r}. It is as secret as a password: hand it over safely, "
+            "and keep\n"
             "# no copy. To join: fedkmeans site join THIS_FILE --data FILE\n"
-            + to_toml(
-                {
-                    "format": FORMAT,
-                    "federation": self.federation,
-                    "site": self.site,
-                    "server": self.server,
-                    "columns": list(self.columns),
-                    "authority": self.authority,
-                    "key": self.key,
-                }
-            )
+            + to_toml({"format": FORMAT, **asdict(self)})
         )
 
     @classmethod

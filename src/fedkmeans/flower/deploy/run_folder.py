@@ -44,11 +44,8 @@ class RunFolder:
 
     def status(self) -> dict[str, Any]:
         """Return the status of the run; an empty dict if it has not started."""
-        try:
-            found: dict[str, Any] = json.loads((self.path / _STATUS).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        return found
+        path = self.path / _STATUS
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
     def ask_to_stop(self) -> None:
         """Request that the run ends after its next round, with the best result so far."""
@@ -62,15 +59,23 @@ class RunFolder:
     def reporter(self, max_rounds: int | None, silent: Callable[[], dict[str, str]]) -> Callable[..., None]:
         """Return an observer that writes one line per round, and stops the run on request.
 
+        Rounds that were reported before the run was resumed are skipped.
+
         Parameters
         ----------
         max_rounds : int or None
         silent : callable
             Returns the sites that did not answer in the latest exchange, with the reason.
         """
-        self._end_line()
+        path = self.path / _PROGRESS
+        told = {(line["restart"], line["round"]) for line in self.progress()}
+        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
+            with path.open("ab") as file:  # the next line must not continue one that was interrupted
+                file.write(b"\n")
 
         def observe(state: State, info: RoundInfo) -> None:
+            if (info.restart, info.round) in told:
+                return
             line = {
                 "time": time.time(),
                 "restart": info.restart,
@@ -81,19 +86,12 @@ class RunFolder:
                 "answered": info.answered,
                 "missing": {name: silent().get(name, "") for name in info.asked if name not in info.answered},
             }
-            with (self.path / _PROGRESS).open("a", encoding="utf-8") as file:
+            with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             if self.should_stop:
                 raise KeyboardInterrupt
 
         return observe
-
-    def _end_line(self) -> None:
-        """Complete a line that was interrupted, so that the next one starts on a new line."""
-        path = self.path / _PROGRESS
-        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
-            with path.open("ab") as file:
-                file.write(b"\n")
 
     def progress(self) -> Iterator[dict[str, Any]]:
         """Yield the lines so far, without incomplete and damaged ones."""

@@ -12,17 +12,24 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedkmeans._utils.atomic_io import atomic_path
+import httpx
+
 from fedkmeans.errors import FederationError
 from fedkmeans.flower.deploy import site_programs
-from fedkmeans.flower.deploy.folder import CONNECTION, LOOPBACK, FederationDetails, FederationFolder
-from fedkmeans.flower.deploy.toml import to_toml
+from fedkmeans.flower.deploy.files import to_toml, write_private
+from fedkmeans.flower.deploy.folder import (
+    CONNECTION,
+    FLOWER_FOLDER,
+    LOOPBACK,
+    NODES_FILE,
+    FederationDetails,
+    FederationFolder,
+)
 from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
 
 _START_S, _END_S, _CALL_S = 60.0, 15.0, 120.0
@@ -33,7 +40,7 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Loaded here, because little may be done between fork and exec.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
@@ -41,16 +48,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with its arguments and environment.
-
-    Attributes
-    ----------
-    name : str
-        Name of its log.
-    command : tuple of str
-    environment : dict
-        Variables in addition to those of this process.
-    """
+    """A program, the name of its log, and the variables that it gets beside those of this process."""
 
     name: str
     command: tuple[str, ...]
@@ -111,7 +109,7 @@ def superlink(folder: FederationFolder) -> Program:
         *("--ssl-certfile", str(folder / "private/server.crt")),
         *("--ssl-keyfile", str(folder / "private/server.key")),
         "--enable-supernode-auth",
-        *("--database", str(folder.database)),
+        *("--database", str(folder / "state/superlink.db")),
         *("--isolation", "process"),
         *("--superexec-auth-secret-file", str(folder / "private/executor.secret")),
         "--disable-runtime-dependency-installation",
@@ -127,7 +125,7 @@ def executor(folder: FederationFolder) -> Program:
         *("--root-certificates", str(folder / "authority.crt")),
         *("--superexec-auth-secret-file", str(folder / "private/executor.secret")),
     )
-    where = {NODES_VARIABLE: str(folder.nodes_file), RUNS_VARIABLE: str(folder / "runs")}
+    where = {NODES_VARIABLE: str(folder / NODES_FILE), RUNS_VARIABLE: str(folder / "runs")}
     return Program("executor", command, {**environment(folder), **where})
 
 
@@ -143,52 +141,45 @@ def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
     return Program("gate", command)
 
 
-def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: Path, port: int) -> Program:
-    """Return a site's SuperNode; the programs that it may start must be in its home (`site_programs`)."""
+def supernode(server: str, folder: Path, port: int) -> Program:
+    """Return the SuperNode of a site's folder, which has the programs that it may start."""
     command = (
         program("flower-supernode"),
-        *("--superlink", server, "--root-certificates", str(authority)),
-        *("--auth-supernode-private-key", str(key)),
+        *("--superlink", server, "--root-certificates", str(folder / "authority.crt")),
+        *("--auth-supernode-private-key", str(folder / "key")),
         *("--port", str(port)),
-        *("--node-config", f"site-folder={json.dumps(str(site_folder))}"),
+        *("--node-config", f"site-folder={json.dumps(str(folder))}"),
     )
-    surroundings = {"FLWR_HOME": str(home), "PATH": str(site_programs.folder_of(home))}
-    return Program("supernode", command, {**_QUIET, **_POLL, **surroundings})
+    places = {"FLWR_HOME": str(folder / site_programs.HOME), "PATH": str(folder / site_programs.PROGRAMS)}
+    return Program("supernode", command, {**_QUIET, **_POLL, **places})
 
 
 def environment(folder: FederationFolder) -> dict[str, str]:
     """Return the environment of Flower's programs at the server."""
     # Connections to this machine use no proxy.
     direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
-    return {**_QUIET, **_POLL, **direct, "FLWR_HOME": str(folder.flower_home)}
+    return {**_QUIET, **_POLL, **direct, "FLWR_HOME": str(folder / FLOWER_FOLDER)}
 
 
 def configure(folder: FederationFolder) -> None:
     """Write the address of the SuperLink to Flower's configuration."""
-    connection = {
-        "address": address(folder.read()),
-        "root-certificates": str((folder / "authority.crt").resolve()),
-    }
+    certificate = (folder / "authority.crt").resolve()
+    connection = {"address": address(folder.read()), "root-certificates": str(certificate)}
     text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n{to_toml(connection)}'
-    folder.flower_home.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder.flower_home / "config.toml") as temporary:  # another call may be reading it
-        temporary.write_text(text, encoding="utf-8")
+    (folder / FLOWER_FOLDER).mkdir(parents=True, exist_ok=True)
+    write_private(folder / FLOWER_FOLDER / "config.toml", text)  # atomically: another call may be reading it
 
 
 def flwr(folder: FederationFolder, *arguments: str) -> dict[str, Any]:
     """Call Flower's command line for the SuperLink of this federation; see `call_flwr`."""
     configure(folder)
-    return call_flwr(folder.flower_home, *arguments)
+    return call_flwr(folder / FLOWER_FOLDER, *arguments)
 
 
 def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
     """Call Flower's command line and return its answer in JSON; raises if the command failed.
 
-    Parameters
-    ----------
-    home : pathlib.Path
-        Flower's folder, whose ``config.toml`` has the address of the SuperLink.
-    *arguments : str
+    The ``config.toml`` in `home`, Flower's folder, has the address of the SuperLink.
     """
     done = subprocess.run(
         [program("flwr"), *arguments, "--format", "json"],
@@ -215,12 +206,10 @@ def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
 def is_up(folder: FederationFolder) -> bool:
     """Return whether the SuperLink answers."""
     context = ssl.create_default_context(cafile=str(folder / "authority.crt"))
-    direct = urllib.request.ProxyHandler({})
-    opener = urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
+    health = f"https://{address(folder.read())}/health"
     try:
-        with opener.open(f"https://{address(folder.read())}/health", timeout=5):
-            return True
-    except OSError:
+        return httpx.get(health, verify=context, trust_env=False, timeout=5).is_success
+    except httpx.TransportError:
         return False
 
 
@@ -236,7 +225,7 @@ def wait_until_up(folder: FederationFolder, process: subprocess.Popen[bytes]) ->
 
 def last_line(log: Path) -> str:
     """Return the last line of a log that is not empty, without colours."""
-    text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+    text = COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1][-300:] if lines else "(nothing)"
 

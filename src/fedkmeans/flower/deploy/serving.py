@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedkmeans.errors import FederationError
@@ -26,53 +24,42 @@ _SOON_DAYS = 30
 _PORT_S = 15.0
 
 
-@dataclass(slots=True)
 class Watched:
     """A program that is restarted when it ends."""
 
-    program: Program
-    logs: Path
-    process: subprocess.Popen[bytes] | None = None
-    pause: float = _FIRST_PAUSE_S
-    again: float = field(default=0.0)
-    started: float = field(default=0.0)
+    def __init__(self, program: Program, logs: Path) -> None:
+        self.program, self.logs, self.pause = program, logs, _FIRST_PAUSE_S
+        self.start()
 
     def start(self) -> None:
         """Start it."""
-        self.process = self.program.start(self.logs)
-        self.started = time.monotonic()
+        self.process, self.started = self.program.start(self.logs), time.monotonic()
+        self.again: float | None = None  # when to start it again
 
     def look(self, say: Say) -> None:
         """Restart it if it has ended, and say so."""
-        if self.process is None:
-            if time.monotonic() >= self.again:
-                self.start()
-            return
-        code = self.process.poll()
+        now, code = time.monotonic(), self.process.poll()
         if code is None:
             return
-        if time.monotonic() - self.started > 2 * _LONGEST_PAUSE_S:  # it ran for long enough
+        if self.again is not None:
+            if now >= self.again:
+                self.start()
+            return
+        if now - self.started > 2 * _LONGEST_PAUSE_S:  # it ran for long enough
             self.pause = _FIRST_PAUSE_S
         log = self.logs / f"{self.program.name}.log"
         say(
             f"The {self.program.name} ended (exit code {code}: {services.last_line(log)}); it is "
             f"started again in {self.pause:g} s."
         )
-        self.process = None
-        self.again = time.monotonic() + self.pause
+        self.again = now + self.pause
         self.pause = min(2 * self.pause, _LONGEST_PAUSE_S)
 
 
 def serve(folder: FederationFolder, say: Say, host: str) -> None:
     """Run the server until this process is interrupted; then stop all its programs.
 
-    Parameters
-    ----------
-    folder : FederationFolder
-    say : callable
-        Shows a line to the user.
-    host : str
-        Address on which the gate listens.
+    The gate listens on the address `host`; `say` shows a line to the user.
     """
     federation = folder.read()
     _check_certificate(folder, say)
@@ -80,23 +67,19 @@ def serve(folder: FederationFolder, say: Say, host: str) -> None:
         _wait_for_port(LOOPBACK, federation.internal_port, "internal_port")
         _wait_for_port(host, federation.port, "port")
         logs = folder / "logs"
-        superlink = Watched(services.superlink(folder), logs)
-        watched = [superlink]
+        watched = [Watched(services.superlink(folder), logs)]
         try:
-            superlink.start()
-            assert superlink.process is not None
-            services.wait_until_up(folder, superlink.process)
+            services.wait_until_up(folder, watched[0].process)
             n_sites = len(services.register_sites(folder))
-            watched += [Watched(services.gate(folder, host), logs), Watched(services.executor(folder), logs)]
-            for one in watched[1:]:
-                one.start()
+            others = (services.gate(folder, host), services.executor(folder))
+            watched.extend(Watched(program, logs) for program in others)
             say(f"{federation.name}: {n_sites} site(s) may connect to {federation.host}:{federation.port}.")
             while True:
                 time.sleep(_LOOK_S)
                 for one in watched:
                     one.look(say)
         finally:
-            services.end([one.process for one in reversed(watched) if one.process is not None])
+            services.end([one.process for one in reversed(watched)])
 
 
 def _check_certificate(folder: FederationFolder, say: Say) -> None:
@@ -111,24 +94,20 @@ def _check_certificate(folder: FederationFolder, say: Say) -> None:
 def _wait_for_port(host: str, port: int, name: str) -> None:
     """Wait until a port is free; raises if that takes too long."""
     until = time.monotonic() + _PORT_S
-    while (reason := _why_not(host, port)) is not None:
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                return
+            except OSError as error:
+                reason = error.strerror or error
         if time.monotonic() > until:
             raise FederationError(
                 f"Port {port} cannot be used ({reason}). Is the server running already? Else change "
                 f"{name} in federation.toml; sites need new join files if it is `port`."
             )
         time.sleep(_LOOK_S)
-
-
-def _why_not(host: str, port: int) -> str | None:
-    """Return why a port cannot be used; None if it can."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return error.strerror or str(error)
-    return None
 
 
 @contextmanager

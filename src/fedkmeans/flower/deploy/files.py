@@ -1,10 +1,28 @@
-"""Write TOML with the few types of values that our files have; Python can only read TOML."""
+"""Write files that only their owner can read, and TOML, which Python itself can only read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from fedkmeans._utils.atomic_io import atomic_path
+
+
+@contextmanager
+def private_path(path: Path) -> Iterator[Path]:
+    """Like `atomic_path`, and readable only by its owner, even if the folder is not."""
+    with atomic_path(path) as temporary:
+        temporary.chmod(0o600)
+        yield temporary
+
+
+def write_private(path: Path, content: bytes | str) -> None:
+    """Write a file that only its owner can read."""
+    with private_path(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
