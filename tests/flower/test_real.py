@@ -6,6 +6,7 @@ import sqlite3
 import ssl
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,7 +21,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.folder import CONNECTION
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder
 from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.model import Model
 from tests.flower.processes import HERE, blobs, check_model, federation, signal_family, wait_for
@@ -102,12 +103,10 @@ def test_what_the_gate_holds_back_is_open_behind_it(running):
 
 def test_a_site_cannot_use_flowers_own_commands(running, tmp_path):
     settings = running.folder.read()
-    home = tmp_path / "flower"
-    home.mkdir()
-    connection = (
-        f'address = "{HERE}:{settings.port}"\nroot-certificates = "{running.folder / "authority.crt"}"\n'
-    )
-    (home / "config.toml").write_text(f"[superlink.{CONNECTION}]\n{connection}")
+    # A folder whose SuperLink would be the gate.
+    outside = FederationFolder(tmp_path)
+    outside.write(replace(settings, port=settings.internal_port, internal_port=settings.port))
+    (tmp_path / "authority.crt").write_bytes((running.folder / "authority.crt").read_bytes())
 
     for command in (
         ("run", str(running.folder / "app")),
@@ -116,7 +115,7 @@ def test_a_site_cannot_use_flowers_own_commands(running, tmp_path):
         ("list",),
     ):
         with pytest.raises(services.FederationError, match="404"):
-            services.call_flwr(home, *command, CONNECTION)
+            services.flwr(outside, *command, CONNECTION)
 
 
 def test_a_site_reads_no_messages_without_its_key(running):

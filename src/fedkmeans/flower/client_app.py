@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from fedkmeans.protocol.validation import check_query
 log = logging.getLogger(__name__)
 app = ClientApp()
 
-# Key of the node's configuration, and an environment variable that may replace it.
-FOLDER_KEY, FOLDER_VARIABLE = "site-folder", "FEDKMEANS_SITE"
 # Our code for errors; Flower's own codes are far smaller.
 _REFUSED = 1000
 
@@ -46,7 +43,7 @@ def answer(message: Message, context: Context) -> Message:
 
 
 def _answer(message: Message, context: Context) -> Message:
-    folder = context.node_config.get(FOLDER_KEY) or os.environ.get(FOLDER_VARIABLE)
+    folder = context.node_config.get("site-folder")
     site = site_folder.open_site(Path(str(folder))) if folder else _simulated_site(context)
     packed, exchange, client = read_content(message.content)
     if client not in ("", site.name):  # empty if the server does not know its sites yet

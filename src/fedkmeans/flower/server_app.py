@@ -6,7 +6,6 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -21,7 +20,8 @@ from fedkmeans.protocol.journal import Journalled
 log = logging.getLogger(__name__)
 app = ServerApp()
 
-# The file with the nodes of all sites, and the folder for runs without a folder of their own.
+# The file with the nodes of all sites (without it, all connected sites take part), and the folder for
+# runs without a folder of their own.
 NODES_VARIABLE, RUNS_VARIABLE = "FEDKMEANS_NODES", "FEDKMEANS_RUNS"
 
 
@@ -37,33 +37,36 @@ def main(grid: Grid, context: Context) -> None:
     except (KeyboardInterrupt, SystemExit):  # SystemExit comes from `flwr stop`
         folder.say("stopped", run=run_id, reason="stopped before there was a model")
         raise
-    except FedKMeansError as error:
-        _say_failed(folder, run_id, as_typed(error))
-        raise
-    except OSError as error:
-        reason = (
-            f"Cannot write to {str(error.filename or folder.path)!r}: {error.strerror or error}. Make room "
-            "on the disk, or look after it, and go on with --resume: what the sites answered is kept."
-        )
-        _say_failed(folder, run_id, reason)
-        raise FederationError(reason) from error
-
-
-def _say_failed(folder: RunFolder, run_id: str, reason: str) -> None:
-    try:
-        folder.say("failed", run=run_id, reason=reason)
     except (FedKMeansError, OSError) as error:
-        # The disk is full. Flower also reports the exception to `federation run`.
-        log.error("%s (how the run stands cannot be written either: %s)", reason, error)
+        reason = as_typed(error)
+        if isinstance(error, OSError):
+            reason = (
+                f"Cannot write to {str(error.filename or folder.path)!r}: {error.strerror or error}. "
+                "Make room on the disk, or look after it, and go on with --resume: what the sites answered "
+                "is kept."
+            )
+        try:
+            folder.say("failed", run=run_id, reason=reason)
+        except (FedKMeansError, OSError) as another:
+            # The disk is full. Flower also reports the exception to `federation run`.
+            log.error("%s (how the run stands cannot be written either: %s)", reason, another)
+        if isinstance(error, OSError):
+            raise FederationError(reason) from error
+        raise
 
 
 def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
-    federation = _federation(grid, settings)
+    nodes_file = os.environ.get(NODES_VARIABLE)
+    if nodes_file:
+        nodes = json.loads(Path(nodes_file).read_text(encoding="utf-8"))
+        federation = Flower(grid, {name: int(node) for name, node in nodes.items()}, settings.waiting)
+    else:
+        federation = Flower.meet(grid, settings.min_sites, settings.waiting)
     estimator = settings.estimator()
-    max_rounds = estimator.get_params().get("max_rounds")
     status = "finished"
     with Journalled(federation, folder.journal, settings.fingerprint) as journal:
         try:
+            max_rounds = estimator.get_params().get("max_rounds")
             observe = folder.reporter(max_rounds, lambda: federation.silent)
             estimator.fit_federation(journal, on_round=observe)
         except KeyboardInterrupt:
@@ -80,12 +83,3 @@ def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
         score_per_sample=float(estimator.score_per_sample_),
     )
     log.info("The model is in %s", folder.model)
-
-
-def _federation(grid: Grid, settings: RunSettings) -> Flower:
-    """Return the sites of the server's list, or all connected sites if there is no list."""
-    path = os.environ.get(NODES_VARIABLE)
-    if not path:
-        return Flower.meet(grid, settings.min_sites, settings.waiting)
-    nodes: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    return Flower(grid, {name: int(node) for name, node in nodes.items()}, settings.waiting)

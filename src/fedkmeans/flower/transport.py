@@ -69,10 +69,8 @@ class WaitPolicy:
     poll: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "poll"):
-            check_real(name, getattr(self, name), low=0, high=float("inf"), low_open=True)
-        for name in ("wait", "cool_down"):
-            check_real(name, getattr(self, name), low=0, high=float("inf"))
+        for name, low_open in {"timeout": True, "poll": True, "wait": False, "cool_down": False}.items():
+            check_real(name, getattr(self, name), low=0, high=float("inf"), low_open=low_open)
         check_integer("min_answers", self.min_answers)
 
 
@@ -225,17 +223,11 @@ class Flower:
 
     def _push(self, query: Query, exchange: str, clients: Sequence[ClientId]) -> dict[str, ClientId]:
         """Send a query and return the site of each message."""
-        ttl = self.wait_policy.timeout + _SLACK_S
-        messages = [
-            Message(
-                write_content(encode(query.for_client(client)), exchange, client if self._have_names else ""),
-                self.nodes[client],
-                MESSAGE_TYPE,
-                ttl=ttl,
-                group_id=exchange,
-            )
-            for client in clients
-        ]
+        ttl, messages = self.wait_policy.timeout + _SLACK_S, []
+        for client in clients:
+            name = client if self._have_names else ""
+            content = write_content(encode(query.for_client(client)), exchange, name)
+            messages.append(Message(content, self.nodes[client], MESSAGE_TYPE, ttl=ttl, group_id=exchange))
         if not messages:
             return {}
         ids = self.grid.push_messages(messages)

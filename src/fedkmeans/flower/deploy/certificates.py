@@ -17,6 +17,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedkmeans.errors import ParameterError
@@ -44,21 +45,19 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP384R1())
 
 
-def private_pem(
-    key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8
-) -> bytes:
+def private_pem(key: ec.EllipticCurvePrivateKey, form: PrivateFormat = PrivateFormat.PKCS8) -> bytes:
     """Write a private key as PEM, without a password."""
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return key.private_bytes(Encoding.PEM, form, serialization.NoEncryption())
 
 
 def site_private(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Write a site's private key in the format that Flower's SuperNode reads."""
-    return private_pem(key, serialization.PrivateFormat.OpenSSH)
+    return private_pem(key, PrivateFormat.OpenSSH)
 
 
 def site_public(key: ec.EllipticCurvePublicKey) -> bytes:
     """Write a site's public key in the format that Flower registers."""
-    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH) + b"\n"
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
 
 
 def read_site_public(data: bytes, where: str) -> bytes:
@@ -144,7 +143,7 @@ def _certify(
         critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
         builder = builder.add_extension(extension, critical)
     certificate = builder.sign(issuer_key, hashes.SHA384())
-    return Certified(private_pem(key), certificate.public_bytes(serialization.Encoding.PEM))
+    return Certified(private_pem(key), certificate.public_bytes(Encoding.PEM))
 
 
 def _host(host: str) -> x509.GeneralName:

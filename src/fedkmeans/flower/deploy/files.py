@@ -15,7 +15,8 @@ from fedkmeans._utils.atomic_io import atomic_path
 def private_path(path: Path) -> Iterator[Path]:
     """Like `atomic_path`, and readable only by its owner, even if the folder is not."""
     with atomic_path(path) as temporary:
-        temporary.chmod(0o600)
+        temporary.unlink()  # others may have opened it already, and could read what is written
+        temporary.touch(0o600, exist_ok=False)
         yield temporary
 
 
@@ -31,10 +32,8 @@ def to_toml(table: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
+    if isinstance(value, bool | int | float):
+        return repr(value).lower()
     if isinstance(value, str):
         if "\n" in value and "'" not in value and value.replace("\n", "").isprintable():
             return f"'''\n{value}'''"  # keeps certificates readable

@@ -149,20 +149,14 @@ class FederationFolder:
 def new_federation(
     path: Path, federation: FederationDetails, public_keys: Mapping[str, bytes] | None = None
 ) -> FederationFolder:
-    """Create the folder of a federation atomically.
+    """Create the folder of a federation, which must be new, atomically.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        A new folder.
-    federation : FederationDetails
-    public_keys : dict or None
-        Keys of sites that created their own pair; the others get a private key in their join file.
+    `public_keys` has the keys of sites that created their own pair; the others get a private key in their
+    join file.
     """
     public_keys = public_keys or {}
-    unknown = sorted(set(public_keys) - set(federation.sites))
-    if unknown:
-        raise ParameterError(f"a key is given for {unknown[0]!r}, which is no site; name it with --site, too")
+    for site in sorted(set(public_keys) - set(federation.sites)):
+        raise ParameterError(f"a key is given for {site!r}, which is no site; name it with --site, too")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ParameterError(f"{str(path)!r} exists already; choose a new folder")
     authority = certificates.new_authority(federation.name)

@@ -6,7 +6,6 @@ import re
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,9 +18,8 @@ from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.flower.deploy import services, site_programs
 from fedkmeans.flower.deploy.files import write_private
 from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.services import Say
 from fedkmeans.flower.deploy.site_folder import prepare
-
-Say = Callable[[str], None]
 
 _LOOK_S, _PAUSE_S = 0.5, 5.0
 # The server needs a minute to forget a site that disappeared; until then it refuses to connect it again.
@@ -44,10 +42,7 @@ class Member:
 
 
 def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None) -> Member:
-    """Write everything that a SuperNode needs to a folder that only its owner can read.
-
-    The site's own private key is in the file `key`, if the join file has none.
-    """
+    """Write all that a SuperNode needs to a private folder; `key` is a file with the site's own key."""
     private = join.key.encode() if key is None else key.read_bytes()
     if not private:
         raise ParameterError(
@@ -61,13 +56,7 @@ def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None
 
 
 def check_server(member: Member) -> str | None:
-    """Check the server's identity; returns why the site cannot join yet, or None if it can.
-
-    Raises
-    ------
-    FederationError
-        Another server answers, or the certificate has expired.
-    """
+    """Return why the site cannot join yet, or None if it can; raises if the server's certificate is wrong."""
     host, _, port = member.join.server.rpartition(":")
     context = ssl.create_default_context(cafile=str(member.folder / "authority.crt"))
     with closing(HTTPSConnection(host, int(port), timeout=10, context=context)) as connection:
@@ -140,8 +129,7 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
             )
         say(f"Not connected ({why}); next try in {_PAUSE_S:g} s.")
         time.sleep(_PAUSE_S)
-        missing = check_server(member)
-        if missing is not None:
+        if (missing := check_server(member)) is not None:
             say(f"This site cannot join yet: {missing}.")
 
 
@@ -159,12 +147,10 @@ def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) ->
             if not connected and "SuperNode ID:" in text:
                 connected = True
                 say("Connected; waiting for questions. Ctrl-C ends it.")
-            answered = text.count("Sent successfully")
-            if answered:
+            if answered := text.count("Sent successfully"):
                 n_answers += answered
                 say(f"Answered {n_answers} question(s).")
-            stuck = _STUCK.search(text) if connected else None
-            if stuck is not None:
+            if connected and (stuck := _STUCK.search(text)):
                 return stuck.group(0)[:200]
             # The SuperNode logs more lines after that.
             refused = refused or _REFUSED in text

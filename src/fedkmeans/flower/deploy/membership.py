@@ -16,14 +16,7 @@ def add_sites(
     """Create join files for more sites; returns whether the server already knows the sites.
 
     A running server knows them immediately, a stopped server when it starts. Current runs continue without
-    them.
-
-    Parameters
-    ----------
-    folder : FederationFolder
-    sites : sequence of str
-    public_keys : dict or None
-        Keys of sites that created their own pair.
+    them. `public_keys` has the keys of sites that created their own pair.
     """
     public_keys = public_keys or {}
     for site in sites:

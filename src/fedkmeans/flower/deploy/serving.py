@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedkmeans.errors import FederationError
 from fedkmeans.flower.deploy import services
 from fedkmeans.flower.deploy.certificates import days_left
 from fedkmeans.flower.deploy.folder import LOOPBACK, FederationFolder
-from fedkmeans.flower.deploy.services import Program
-
-Say = Callable[[str], None]
+from fedkmeans.flower.deploy.services import Program, Say
 
 _LOOK_S = 0.5
 # A program that ends is restarted after a pause, which doubles up to the longest.
@@ -39,28 +37,22 @@ class Watched:
     def look(self, say: Say) -> None:
         """Restart it if it has ended, and say so."""
         now, code = time.monotonic(), self.process.poll()
-        if code is None:
-            return
-        if self.again is not None:
-            if now >= self.again:
-                self.start()
-            return
-        if now - self.started > 2 * _LONGEST_PAUSE_S:  # it ran for long enough
-            self.pause = _FIRST_PAUSE_S
-        log = self.logs / f"{self.program.name}.log"
-        say(
-            f"The {self.program.name} ended (exit code {code}: {services.last_line(log)}); it is "
-            f"started again in {self.pause:g} s."
-        )
-        self.again = now + self.pause
-        self.pause = min(2 * self.pause, _LONGEST_PAUSE_S)
+        if code is not None and self.again is None:
+            if now - self.started > 2 * _LONGEST_PAUSE_S:  # it ran for long enough
+                self.pause = _FIRST_PAUSE_S
+            log = self.logs / f"{self.program.name}.log"
+            say(
+                f"The {self.program.name} ended (exit code {code}: {services.last_line(log)}); it is "
+                f"started again in {self.pause:g} s."
+            )
+            self.again = now + self.pause
+            self.pause = min(2 * self.pause, _LONGEST_PAUSE_S)
+        elif self.again is not None and now >= self.again:
+            self.start()
 
 
 def serve(folder: FederationFolder, say: Say, host: str) -> None:
-    """Run the server until this process is interrupted; then stop all its programs.
-
-    The gate listens on the address `host`; `say` shows a line to the user.
-    """
+    """Run the server until interrupted, with the gate at the address `host`; then stop all its programs."""
     federation = folder.read()
     _check_certificate(folder, say)
     with _only_one(folder):
@@ -114,13 +106,11 @@ def _wait_for_port(host: str, port: int, name: str) -> None:
 def _only_one(folder: FederationFolder) -> Iterator[None]:
     """Refuse to serve a folder twice; the lock is released when the process ends, in whatever way."""
     with (folder / "state" / "lock").open("w") as file:
-        try:
+        with suppress(ImportError):  # not on every system; the ports are checked anyway
             import fcntl
-        except ImportError:  # not on this system; the ports are checked anyway
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FederationError(f"{str(folder.path)!r} is being served already.") from None
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FederationError(f"{str(folder.path)!r} is being served already.") from None
         yield

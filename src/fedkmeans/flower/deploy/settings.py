@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fedkmeans import registry
@@ -16,7 +16,6 @@ from fedkmeans.errors import ParameterError
 from fedkmeans.flower.transport import WaitPolicy
 
 _OWN = ("n_clusters", "algorithm", "seed", "folder", "min_sites")
-_WAITING = tuple(part.name for part in fields(WaitPolicy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class RunSettings:
     def estimator(self) -> Any:
         """Return an unfitted estimator with these settings."""
         return registry.make(
-            self.algorithm, n_clusters=self.n_clusters, random_state=self.seed, **dict(self.tuning)
+            self.algorithm, n_clusters=self.n_clusters, random_state=self.seed, **self.tuning
         )
 
     @property
@@ -79,7 +78,7 @@ def to_run_config(settings: RunSettings) -> dict[str, Any]:
         **{name: getattr(settings, name) for name in _OWN},
         "data": "",
         **asdict(settings.waiting),
-        **{name: _as_text(settings.tuning.get(name, "")) for name in PARAMETERS},
+        **{name: str(settings.tuning.get(name, "")) for name in PARAMETERS},
     }
     # `patience` is a parameter of the estimator and not part of the wait policy.
     return {name.replace("_", "-"): value for name, value in given.items()}
@@ -89,14 +88,10 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     """Read a run configuration; raises `ParameterError` for invalid settings."""
     named = {key.replace("-", "_"): value for key, value in config.items()}
     tuning = {name: _read(named[name]) for name in PARAMETERS if named.get(name, "") != ""}
-    waiting = {name: named[name] for name in _WAITING if named.get(name, "") != ""}
+    waiting = {name: named[name] for name in asdict(WaitPolicy()) if named.get(name, "") != ""}
     own = {"n_clusters": 8, **{name: named[name] for name in _OWN if name in named}}
     own |= {name: str(own[name]) for name in ("algorithm", "folder") if name in own}
     return RunSettings(**own, tuning=tuning, waiting=WaitPolicy(**waiting))
-
-
-def _as_text(value: Any) -> str:
-    return "none" if value is None else str(value)
 
 
 def _read(value: Any) -> Any:

@@ -1,8 +1,7 @@
 """The folder of a site: its rows, its name and policy, and the deltas it has sent.
 
 Flower starts a new process for every message. The rows are therefore stored as an array that is mapped
-and not read. The client's memory of a running total (`fedkmeans.client.delta_state`) is a small file beside
-it.
+and not read. A small file beside it is the client's memory of a running total (`client.delta_state`).
 """
 
 from __future__ import annotations
@@ -45,12 +44,8 @@ register(KeptDelta)
 def prepare(folder: Path, site: Site) -> None:
     """Write a site's rows, name and policy to a folder, for `open_site`; earlier deltas are deleted.
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Created if it does not exist, readable only by its owner.
-    site : Site
-        A site with dense rows and without weights.
+    The folder is created if it does not exist, readable only by its owner. The site must have dense rows and
+    no weights.
     """
     if isinstance(site.X, SparseRows) or site.sample_weight is not None:
         raise DataError(f"Client {site.name!r}: only tables without weights can be kept for a federation.")

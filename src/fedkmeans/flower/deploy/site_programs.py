@@ -33,16 +33,13 @@ def write_programs(site_folder: Path, executor: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Without -P, Python also finds modules in the current folder.
     ours = [sys.executable, "-P", "-m", "fedkmeans.flower.only_app"]
-    _write(folder / EXECUTOR, f'exec {shlex.quote(executor)} "$@"')
-    _write(folder / APP, f'exec {shlex.join(ours)} "$@"')
+    commands = {EXECUTOR: f'exec {shlex.quote(executor)} "$@"', APP: f'exec {shlex.join(ours)} "$@"'}
     for name in REFUSED:
-        _write(folder / name, f'echo "{name}: this site runs the app of fedkmeans and no other" >&2; exit 1')
-
-
-def _write(path: Path, command: str) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
-        temporary.chmod(0o700)
+        commands[name] = f'echo "{name}: this site runs the app of fedkmeans and no other" >&2; exit 1'
+    for name, command in commands.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+            temporary.chmod(0o700)
 
 
 def check_programs(site_folder: Path) -> None:
