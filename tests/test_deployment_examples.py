@@ -194,11 +194,10 @@ def test_the_how_to_starts_flowers_programs_as_we_do(name, folder):
 
 def test_the_how_to_starts_a_supernode_as_we_do():
     services = pytest.importorskip("fedkmeans.flower.deploy.services", reason="needs the extra flower")
-    place = Path("city")
-    program = services.supernode(
-        "localhost:9443", place / "authority.crt", place / "key", Path("/ABSOLUTE/PATH/city"), place, 9445
-    )
-    ours = [Path(program.command[0]).name, *program.command[1:]]
+    program = services.supernode("localhost:9443", Path("/ABSOLUTE/PATH/city"), 9445)
+    # Only the configuration of the node needs an absolute path.
+    options = [word.removeprefix("/ABSOLUTE/PATH/") for word in program.command[1:]]
+    ours = [Path(program.command[0]).name, *options]
     text = (ROOT / "docs/how-to/federation.md").read_text(encoding="utf-8")
     shown = [shlex.split(code) for code in re.findall(r"`(flower-supernode [^`]+)`", text)]
     assert ours in shown
@@ -218,7 +217,7 @@ def test_the_how_to_configures_flower_as_we_do(folder):
     from fedkmeans.flower.deploy import services
 
     services.configure(folder)
-    ours = (folder.flower_home / "config.toml").read_text(encoding="utf-8")
+    ours = (folder / "state/flower/config.toml").read_text(encoding="utf-8")
     ours = ours.replace(str(folder.path.resolve()), "/ABSOLUTE/PATH/hospitals")
     assert tomllib.loads(ours) in [
         tomllib.loads(code) for code in fenced("docs/how-to/federation.md", "toml")

@@ -190,7 +190,7 @@ def join_federation(
     console.note(
         f"{join.site}: {count(rows, 'row')} of {count(columns, 'column')} are ready in {str(folder)!r}."
     )
-    check_programs(member.home)
+    check_programs(member.folder)
     missing = check_server(member)
     if check:
         if missing is not None:

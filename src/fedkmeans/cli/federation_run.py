@@ -23,10 +23,10 @@ from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.text import count, duration, why_stopped
 from fedkmeans.errors import DataError, FederationError, ParameterError, option_of
 from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.files import to_toml
 from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, check_site_name
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
-from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.model import Model
 from fedkmeans.study.page.run import write_run_report
