@@ -81,11 +81,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if frame is None:
             table = as_table(table)
         n_rows = len(table)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, np.empty((n_rows, 0)), dtype=np.float64, ensure_non_negative=True
-            )
+        weight = _check_weight(sample_weight, n_rows, ensure_non_negative=True)
         names, starts, order = split_rows(n_rows, clients)
         if frame is not None:
             table = ordered_array(frame, order)
@@ -94,16 +90,12 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if weight is not None and order is not None:
             weight = weight[order]
         columns = getattr(self, "feature_names_in_", None)
-        federation = InProcess.from_sorted(
-            table,
-            names,
-            starts,
-            weight,
-            None if columns is None else tuple(columns),
-            n_jobs=self.n_jobs,
-            kernel=self.kernel,
+        columns = None if columns is None else tuple(columns)
+        self.fit_federation(
+            InProcess.from_sorted(
+                table, names, starts, weight, columns, n_jobs=self.n_jobs, kernel=self.kernel
+            )
         )
-        self.fit_federation(federation)
         self.labels_ = np.empty(n_rows, dtype=np.int32)
         self.labels_[slice(None) if order is None else order] = self._assign(table)
         return self
@@ -164,7 +156,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.score_per_sample_ = fitted.score.per_sample
         self.score_per_client_ = fitted.score.per_client
         self.best_restart_ = fitted.restart
-        self.history_ = history_table(history, schema.kernel)
+        self.history_ = _history_table(history, schema.kernel)
 
     @property
     def _n_features_out(self) -> int:
@@ -191,31 +183,27 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of squared distances to the nearest centroid, like scikit-learn's KMeans."""
         X = self._validated(X)
-        if sample_weight is not None:
-            room = np.empty((len(X), 0))
-            sample_weight = _check_sample_weight(sample_weight, room, dtype=np.float64)
-        kernel, n_threads = self._kernel_for(X), effective_n_jobs(self.n_jobs)
-        return -kernel.inertia(X, self.cluster_centers_, sample_weight, n_threads)
+        weight = _check_weight(sample_weight, len(X))
+        n_threads = effective_n_jobs(self.n_jobs)
+        return -self._kernel_for(X).inertia(X, self.cluster_centers_, weight, n_threads)
+
+
+def _check_weight(sample_weight: Any, n_rows: int, **checks: bool) -> FloatArray | None:
+    if sample_weight is None:
+        return None
+    return _check_sample_weight(sample_weight, np.empty((n_rows, 0)), dtype=np.float64, **checks)
 
 
 def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversation[Fitted]:
-    scores = yield from run_concurrently(
-        [request_score(state.centroids, clients) for state in latest.values()]
-    )
-    fits = [
-        Fitted(state.centroids, state.round, "interrupted", score, restart)
-        for (restart, state), score in zip(latest.items(), scores, strict=True)
-    ]
-    return fit.best_fit(fits)
+    def score(restart: int, state: State) -> Conversation[Fitted]:
+        found = yield from request_score(state.centroids, clients)
+        return Fitted(state.centroids, state.round, "interrupted", found, restart)
+
+    return fit.best_fit((yield from run_concurrently([score(*item) for item in latest.items()])))
 
 
-def history_table(history: list[RoundInfo], kernel: str = "") -> pd.DataFrame:
-    """Return a table with one row per round; unknown values are NaN.
-
-    The columns are restart, round and movement; the numbers of clients that replied and that were
-    asked; the server's estimate of the score per sample; both federated scores, if requested; the
-    bytes sent to and received from all clients; and the kernel of the clients.
-    """
+def _history_table(history: list[RoundInfo], kernel: str) -> pd.DataFrame:
+    """Return a table with one row per round, see `FederatedKMeans.history_`; unknown values are NaN."""
     return pd.DataFrame(
         {
             "restart": [info.restart for info in history],

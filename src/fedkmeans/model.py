@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -79,7 +78,11 @@ class Model:
         """
         centroids = np.array(estimator.cluster_centers_, dtype=np.float64)
         card = model_card.describe(estimator, algorithm, clients, dtype)
-        model_card.check(card, *centroids.shape)  # a saved model can always be read again
+        return cls._checked(centroids, card)  # a saved model can always be read again
+
+    @classmethod
+    def _checked(cls, centroids: FloatArray, card: dict[str, Any]) -> Self:
+        model_card.check(card, *centroids.shape)
         names = card["data"]["feature_names"]
         return cls(centroids, None if names is None else tuple(names), card)
 
@@ -99,20 +102,18 @@ class Model:
         """
         check_destination(path)
         tensors = {"centroids": np.ascontiguousarray(self.centroids, dtype="<f8")}
+        card = dict(self.card)
         try:
             if Path(path).suffix.lower() == FILE_SUFFIX:
-                with atomic_path(path) as temporary:
-                    notes = {"card": _short_card(self.card)}
-                    temporary.write_bytes(to_safetensors(tensors, metadata=notes))
+                with atomic_path(path) as file:
+                    file.write_bytes(to_safetensors(tensors, metadata={"card": _short_card(card)}))
             else:
                 with atomic_folder(path) as folder:
-                    (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
-                    card = {key: value for key, value in self.card.items() if key != "history"}
-                    (folder / CARD_FILE).write_text(
-                        model_card.to_json(card, indent=2) + "\n", encoding="utf-8"
-                    )
-                    history = model_card.history_to_csv(self.card["history"])
+                    history = model_card.history_to_csv(card.pop("history"))
                     (folder / HISTORY_FILE).write_text(history, encoding="utf-8")
+                    text = model_card.to_json(card, indent=2) + "\n"
+                    (folder / CARD_FILE).write_text(text, encoding="utf-8")
+                    (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
         except OSError as error:
             # The path in the error is that of a temporary file.
             cause = error.strerror or one_line(error)
@@ -136,21 +137,24 @@ class Model:
             raise ModelError(
                 f"{str(path)!r} is no model; give a folder or NAME{FILE_SUFFIX} that fit has saved."
             )
-        centroids, notes = _read_tensors(place, place / CENTROIDS_FILE if place.is_dir() else place)
-        with _named(place):
+        try:
             if place.is_dir():
+                centroids, _ = _read_tensors(place / CENTROIDS_FILE)
                 card = model_card.parse(_read_text(place / CARD_FILE, _LARGEST_CARD))
                 rounds = _read_text(place / HISTORY_FILE, _LARGEST_HISTORY)
                 card["history"] = model_card.history_from_csv(rounds)
-            else:
-                if "card" not in notes:
-                    raise ModelError("it holds no card, so fedkmeans did not write it")
-                card = model_card.parse(notes["card"])
-            model_card.check(card, *centroids.shape)
-            if place.is_dir():
+                model = cls._checked(centroids, card)
                 model_card.check_rounds(card)
-        names = card["data"]["feature_names"]
-        return cls(centroids, None if names is None else tuple(names), card)
+                return model
+            centroids, notes = _read_tensors(place)
+            if "card" not in notes:
+                raise ModelError("it holds no card, so fedkmeans did not write it")
+            return cls._checked(centroids, model_card.parse(notes["card"]))
+        except (ModelError, OSError) as error:
+            raise ModelError(
+                f"Model {str(place)!r} cannot be used: {one_line(error)}; make it again with fedkmeans fit, "
+                "or take a fresh copy."
+            ) from error
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -208,13 +212,10 @@ def _first_not_finite(X: Table) -> int | None:
     """Return the first column with a missing or infinite value."""
     if isinstance(X, SparseRows):
         columns = X.indices[X.stored][~np.isfinite(X.data[X.stored])]
-        return int(columns.min()) if len(columns) else None
-    if np.isfinite(X).all():
-        return None
-    return int(np.flatnonzero(~np.isfinite(X).all(axis=0))[0])
+    else:
+        columns = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    return int(columns.min()) if len(columns) else None
 
-
-# --- writing -----------------------------------------------------------------------------------
 
 _PLACE = "choose a place in an existing folder that you may write to."
 
@@ -272,21 +273,6 @@ def _short_card(card: dict[str, Any]) -> str:
     return model_card.to_json({**card, "history": {}})
 
 
-# --- reading -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _named(place: Path) -> Iterator[None]:
-    """Add the name of the model and a remedy to errors."""
-    try:
-        yield
-    except (ModelError, OSError) as error:
-        raise ModelError(
-            f"Model {str(place)!r} cannot be used: {one_line(error)}; make it again with fedkmeans fit, or "
-            "take a fresh copy."
-        ) from error
-
-
 def _read_text(file: Path, largest: int) -> str:
     if not file.is_file():
         raise ModelError(f"{file.name} is missing")
@@ -298,26 +284,24 @@ def _read_text(file: Path, largest: int) -> str:
         raise ModelError(f"{file.name} is not UTF-8 text") from error
 
 
-def _read_tensors(place: Path, file: Path) -> tuple[FloatArray, dict[str, str]]:
+def _read_tensors(file: Path) -> tuple[FloatArray, dict[str, str]]:
     """Read the centroids (k, m) and their metadata; the shape is checked before memory is allocated."""
-    with _named(place):
-        if not file.is_file():
-            raise ModelError(f"{file.name} is missing")
-        try:
-            with safe_open(file, framework="numpy") as tensors:
-                if list(tensors.keys()) != ["centroids"]:
-                    raise ModelError(f"{file.name} should hold centroids and nothing else")
-                header = tensors.get_slice("centroids")
-                shape, dtype = tuple(header.get_shape()), header.get_dtype()
-                if dtype != "F64" or len(shape) != 2 or 0 in shape:
-                    raise ModelError(
-                        f"the centroids should be a table in double precision (F64), not {dtype} of shape "
-                        f"{shape}"
-                    )
-                centroids = np.array(tensors.get_tensor("centroids"), dtype=np.float64)
-                notes = dict(tensors.metadata() or {})
-        except SafetensorError as error:
-            raise ModelError(f"{file.name} is damaged ({one_line(error)})") from error
-        if not np.isfinite(centroids).all():
-            raise ModelError("the centroids hold missing or infinite values")
-        return centroids, notes
+    if not file.is_file():
+        raise ModelError(f"{file.name} is missing")
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            if list(tensors.keys()) != ["centroids"]:
+                raise ModelError(f"{file.name} should hold centroids and nothing else")
+            header = tensors.get_slice("centroids")
+            shape, dtype = tuple(header.get_shape()), header.get_dtype()
+            if dtype != "F64" or len(shape) != 2 or 0 in shape:
+                raise ModelError(
+                    f"the centroids should be a table in double precision (F64), not {dtype} of shape {shape}"
+                )
+            centroids = np.array(tensors.get_tensor("centroids"), dtype=np.float64)
+            notes = dict(tensors.metadata() or {})
+    except SafetensorError as error:
+        raise ModelError(f"{file.name} is damaged ({one_line(error)})") from error
+    if not np.isfinite(centroids).all():
+        raise ModelError("the centroids hold missing or infinite values")
+    return centroids, notes
