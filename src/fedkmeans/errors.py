@@ -21,13 +21,8 @@ _OPTIONS = {"n_clusters": "-k", "random_state": "--seed", "client": "--client-co
 class Setting:
     """A parameter within a message, which Python and the command line write differently.
 
-    Attributes
-    ----------
-    name : str
-    value : object
-        Ellipsis if the message names the parameter only.
-    typed : str or None
-        What to type on the command line; None means the option, followed by the value.
+    The value is Ellipsis if the message names the parameter only. `typed` is what to type on the command
+    line; None means the option, followed by the value.
     """
 
     name: str
@@ -53,10 +48,6 @@ class Message:
     remedy : str, Setting or sequence of them, optional
         What to do about it.
     """
-
-    parts: tuple[Part, ...]
-    parameter: str | None
-    remedy: tuple[Part, ...]
 
     def __init__(
         self, *parts: Part, parameter: str | None = None, remedy: Part | Sequence[Part] = ()

@@ -199,22 +199,17 @@ class Model:
                 f"The model has {m} columns of numbers, the data is of shape {matrix.shape} and dtype "
                 f"{matrix.dtype}; give it the columns with which the model was fitted."
             )
-        column = _first_not_finite(matrix) if matrix.dtype.kind == "f" else None
-        if column is not None:
+        if isinstance(matrix, SparseRows):
+            bad = matrix.indices[matrix.stored][~np.isfinite(matrix.data[matrix.stored])]
+        else:
+            bad = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
+        if len(bad):
+            column = int(bad.min())
             name = column if self.feature_names is None else repr(self.feature_names[column])
             raise ModelError(
                 f"Column {name} has missing or infinite values; drop these rows or fill them in."
             )
         return matrix
-
-
-def _first_not_finite(X: Table) -> int | None:
-    """Return the first column with a missing or infinite value."""
-    if isinstance(X, SparseRows):
-        columns = X.indices[X.stored][~np.isfinite(X.data[X.stored])]
-    else:
-        columns = np.flatnonzero(~np.isfinite(X).all(axis=0))
-    return int(columns.min()) if len(columns) else None
 
 
 _PLACE = "choose a place in an existing folder that you may write to."

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -23,16 +23,16 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="fedkmeans")
 
 
-def _libraries() -> list[Any]:
-    """Return the loaded BLAS libraries: NumPy's, and SciPy's, which compiled code uses."""
+def _libraries() -> Any:
+    """Return the controller of the loaded BLAS libraries: NumPy's, and SciPy's, which compiled code uses."""
     # While another thread loads SciPy, the module has no `blas` yet.
     return _look_for_libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
 
 
 @cache
-def _look_for_libraries(with_scipy: bool) -> list[Any]:
+def _look_for_libraries(with_scipy: bool) -> Any:
     """Search for libraries, which takes milliseconds; repeated only after SciPy was loaded."""
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+    return ThreadpoolController().select(user_api="blas")
 
 
 # A forked process has none of its parent's threads.
@@ -46,27 +46,22 @@ class _SingleProducts:
     def __init__(self) -> None:
         self.lock = Lock()
         self.n_users = 0
-        self.found: list[Any] = []  # libraries at the last search
-        self.before: list[tuple[Any, int]] = []  # libraries with several threads, and their number
+        self.libraries: Any = None  # at the last search
+        self.limits = ExitStack()
 
     def enter(self) -> None:
         with self.lock:
-            found = _libraries()
-            if self.n_users == 0 or found is not self.found:  # a library was loaded since
-                several = [(library, library.num_threads) for library in found]
-                self.before += [(library, n) for library, n in several if n > 1]
-                self.found = found
-                for library, _ in self.before:
-                    library.set_num_threads(1)
+            libraries = _libraries()
+            if self.n_users == 0 or libraries is not self.libraries:  # a library was loaded since
+                self.libraries = libraries
+                self.limits.callback(libraries.limit(limits=1).restore_original_limits)
             self.n_users += 1
 
     def leave(self) -> None:
         with self.lock:
             self.n_users -= 1
             if self.n_users == 0:
-                for library, n_threads in self.before:
-                    library.set_num_threads(n_threads)
-                self.before.clear()
+                self.limits.close()
 
 
 _SINGLE = _SingleProducts()
