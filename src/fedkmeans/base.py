@@ -70,14 +70,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """
         frame = numeric_frame(X)
         # A frame is converted and sorted by client in one step: one copy instead of two.
-        table = validate_data(
-            self,
-            X,
-            skip_check_array=frame is not None,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_all_finite=False,
-        )
+        checks = {"skip_check_array": frame is not None, "ensure_all_finite": False}
+        table = validate_data(self, X, accept_sparse="csr", dtype="numeric", **checks)
         if frame is None:
             table = as_table(table)
         n_rows = len(table)

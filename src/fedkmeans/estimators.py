@@ -83,10 +83,8 @@ class FederatedKMeans(Clusterer):
         never. Without memory it has no effect, because the server does not know the score.
     patience : int or None, default=None
         Stop when the oldest of this many latest movements is the smallest of them; None means never.
-    min_rounds : int, default=1
-        Minimum number of rounds.
-    max_rounds : int, default=1000
-        Maximum number of rounds.
+    min_rounds, max_rounds : int, default=1 and 1000
+        Minimum and maximum number of rounds.
     score_every : int, default=0
         Number of rounds between requests for the federated score, for `history_`; 0 means never.
     random_state : int or RandomState or Generator or None, default=None
@@ -157,11 +155,7 @@ class FederatedKMeans(Clusterer):
     def paper(cls, n_clusters: int = 8, **changes: Any) -> Self:
         """Make an estimator as in the paper: no memory, small steps with momentum, five local steps.
 
-        Parameters
-        ----------
-        n_clusters : int, default=8
-        **changes
-            Parameters that override `PAPER`.
+        `changes` are parameters that override `PAPER`.
 
         Examples
         --------
@@ -184,23 +178,13 @@ class FederatedKMeans(Clusterer):
             score_every=self.score_every,
         )
         if self.memory is None and self.tol_score not in (0.0, FederatedKMeans.tol_score):
-            warnings.warn(
-                FedKMeansWarning(
-                    Setting("tol_score", self.tol_score),
-                    " has no effect without memory, as the server then does not know the score.",
-                ),
-                stacklevel=2,
-            )
+            why = " has no effect without memory, as the server then does not know the score."
+            warnings.warn(FedKMeansWarning(Setting("tol_score", self.tol_score), why), stacklevel=2)
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
+        target = find_memory(self.memory, work)
+        n_init = check_integer("n_init", self.n_init)
         return fit.wf_kmeans(
-            self.n_clusters,
-            schema.n_features,
-            clients,
-            plan,
-            find_memory(self.memory, work),
-            self.init,
-            check_integer("n_init", self.n_init),
-            observe,
+            self.n_clusters, schema.n_features, clients, plan, target, self.init, n_init, observe
         )
 
 
@@ -313,12 +297,5 @@ class FKM(Clusterer):
             score_every=self.score_every,
         )
         work = LocalWork(max_local=self.max_local, tol_local=self.tol_local)
-        return fit.fkm(
-            self.n_clusters,
-            clients,
-            plan,
-            work.max_local,
-            work.tol_local,
-            check_integer("n_init", self.n_init),
-            observe,
-        )
+        n_init = check_integer("n_init", self.n_init)
+        return fit.fkm(self.n_clusters, clients, plan, work.max_local, work.tol_local, n_init, observe)

@@ -93,12 +93,8 @@ class Model:
         ----------
         path : str or path-like
             With the suffix ``.safetensors`` one file, else a folder with the centroids
-            (``centroids.safetensors``), the card (``card.json``) and the rounds (``history.csv``).
-
-        Raises
-        ------
-        ModelError, DataError
-            Something else is at `path`, or it cannot be written.
+            (``centroids.safetensors``), the card (``card.json``) and the rounds (``history.csv``). A
+            ModelError or DataError is raised if something else is there or it cannot be written.
         """
         check_destination(path)
         tensors = {"centroids": np.ascontiguousarray(self.centroids, dtype="<f8")}
@@ -121,13 +117,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model and check it.
-
-        Raises
-        ------
-        ModelError
-            There is no model at `path`, it is damaged, or a newer version made it.
-        """
+        """Read a model; raise ModelError if there is none, it is damaged, or a newer version made it."""
         place = Path(path)
         if not place.exists():
             raise ModelError(
@@ -162,13 +152,7 @@ class Model:
         return self.feature_names or tuple(f"x{i}" for i in range(self.centroids.shape[1]))
 
     def check_columns(self, names: Sequence[str], *, who: str = "The data") -> tuple[str, ...]:
-        """Check that all columns of the model are among `names`, and return the other names.
-
-        Raises
-        ------
-        ModelError
-            Columns are missing.
-        """
+        """Raise ModelError unless all columns of the model are among `names`; return the other names."""
         wanted = self.column_names
         missing = [name for name in wanted if name not in names]
         extra = tuple(name for name in names if name not in wanted)
@@ -224,11 +208,7 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
-    """Raise unless a model can be saved at `path`; to be called before a long fit.
-
-    There must be nothing, an empty folder, or a model that can be read. No other file or folder is
-    replaced.
-    """
+    """Raise unless there is nothing at `path`, an empty folder or a model, which `save` may replace."""
     place = Path(path)
     try:
         with tempfile.TemporaryFile(dir=place.resolve().parent):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -23,15 +23,9 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="fedkmeans")
 
 
-def _libraries() -> Any:
-    """Return the controller of the loaded BLAS libraries: NumPy's, and SciPy's, which compiled code uses."""
-    # While another thread loads SciPy, the module has no `blas` yet.
-    return _look_for_libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
-
-
 @cache
-def _look_for_libraries(with_scipy: bool) -> Any:
-    """Search for libraries, which takes milliseconds; repeated only after SciPy was loaded."""
+def _libraries(with_scipy: bool) -> Any:
+    """Find the loaded BLAS libraries, which takes milliseconds; repeated only after SciPy was loaded."""
     return ThreadpoolController().select(user_api="blas")
 
 
@@ -46,18 +40,20 @@ class _SingleProducts:
     def __init__(self) -> None:
         self.lock = Lock()
         self.n_users = 0
-        self.libraries: Any = None  # at the last search
+        self.libraries: Any = None
         self.limits = ExitStack()
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         with self.lock:
-            libraries = _libraries()
+            # NumPy's library, and SciPy's, which compiled code uses. While another thread loads SciPy, the
+            # module has no `blas` yet.
+            libraries = _libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
             if self.n_users == 0 or libraries is not self.libraries:  # a library was loaded since
                 self.libraries = libraries
                 self.limits.callback(libraries.limit(limits=1).restore_original_limits)
             self.n_users += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *error: object) -> None:
         with self.lock:
             self.n_users -= 1
             if self.n_users == 0:
@@ -67,14 +63,9 @@ class _SingleProducts:
 _SINGLE = _SingleProducts()
 
 
-@contextmanager
-def single_products() -> Iterator[None]:
+def single_products() -> _SingleProducts:
     """Run matrix products in the calling thread, so that they do not compete for the cores."""
-    _SINGLE.enter()
-    try:
-        yield
-    finally:
-        _SINGLE.leave()
+    return _SINGLE
 
 
 def _next(todo: deque[T]) -> T | None:
