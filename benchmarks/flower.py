@@ -106,6 +106,6 @@ def _run_ours(
 
 
 def _bytes_of_arrays(rounds: int, n_sites: int) -> int:
-    """Queries have centroids; replies have sums, weights, holders and two numbers; a score query ends the run."""
+    """Centroids in queries; sums, weights, holders and two numbers in replies; a query for the score."""
     query, reply = K * M, K * M + 2 * K + 2
     return 8 * n_sites * (rounds * (query + reply) + query)
