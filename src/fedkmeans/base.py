@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,13 +27,20 @@ from fedkmeans.kernels.sparse import Table, as_table
 from fedkmeans.protocol.exchange import Conversation, Federation, run, run_concurrently
 
 
+@dataclass(eq=False, repr=False)
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base class of the estimators; a subclass defines the parameters and the conversation."""
+    """Base class of the estimators; a subclass adds parameters and defines the conversation.
 
-    n_clusters: int
-    random_state: Any
-    n_jobs: int | None
-    kernel: str
+    Dataclasses write the constructors; as scikit-learn requires, these only store the parameters.
+    """
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    clients_per_round: int | None = None
+    n_init: int = 1
+    random_state: Any = None
+    n_jobs: int | None = None
+    kernel: str = AUTO
 
     @abstractmethod
     def _conversation(

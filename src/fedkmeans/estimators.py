@@ -1,12 +1,9 @@
-"""Estimators with the scikit-learn interface: their parameters and the conversations that fit them.
-
-Dataclasses write the constructors; as scikit-learn requires, these only store the parameters.
-"""
+"""Estimators with the scikit-learn interface: their parameters and the conversations that fit them."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from fedkmeans._utils.checks import check_choice, check_integer
@@ -36,7 +33,7 @@ PAPER: dict[str, Any] = {
 }
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FederatedKMeans(Clusterer):
     """Weighted federated k-means with memory: k-means on the rows of all clients, without moving them.
 
@@ -128,17 +125,13 @@ class FederatedKMeans(Clusterer):
     0.074
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
     weighting: str | WeightingRule = "dynamic"
-    clients_per_round: int | None = None
     participation: str = "turns"
     memory: MemorySetting = "server"
     max_local: int = 1
     learning_rate: float = 1.0
     momentum: float = 0.0
     init: str | DataArray = "kfed"
-    n_init: int = 1
     empty_clusters: str = "keep"
     tol: float = 1e-8
     tol_local: float = 1e-8
@@ -147,9 +140,6 @@ class FederatedKMeans(Clusterer):
     min_rounds: int = 1
     max_rounds: int = 1000
     score_every: int = 0
-    random_state: Any = None
-    n_jobs: int | None = None
-    kernel: str = "auto"
 
     @classmethod
     def paper(cls, n_clusters: int = 8, **changes: Any) -> Self:
@@ -188,7 +178,7 @@ class FederatedKMeans(Clusterer):
         )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class KFed(Clusterer):
     """k-FED, one-shot federated clustering (Dennis, Li & Smith 2021).
 
@@ -216,17 +206,10 @@ class KFed(Clusterer):
     See :class:`FederatedKMeans`; `n_iter_` is 1 and `stop_reason_` "one shot".
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
     variant: str = "paper"
     n_local_clusters: int | None = None
-    clients_per_round: int | None = None
-    n_init: int = 1
     n_init_local: int = 1
     max_iter: int = 10_000
-    random_state: Any = None
-    n_jobs: int | None = None
-    kernel: str = "auto"
 
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
@@ -248,7 +231,7 @@ class KFed(Clusterer):
         )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FKM(Clusterer):
     """Federated k-means of Garst & Reinders (2023): weighted k-means of local centroids.
 
@@ -270,32 +253,20 @@ class FKM(Clusterer):
     See :class:`FederatedKMeans`.
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
-    clients_per_round: int | None = None
     max_local: int = 5
-    n_init: int = 1
     tol: float = 1e-8
     tol_local: float = 1e-8
     patience: int | None = 300
     min_rounds: int = 1
     max_rounds: int = 300
     score_every: int = 0
-    random_state: Any = None
-    n_jobs: int | None = None
-    kernel: str = "auto"
 
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
-        plan = RoundConfig(
-            seed=seed,
-            clients_per_round=self.clients_per_round,
-            learning_rate=1.0,
-            momentum=0.0,
-            stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds),
-            score_every=self.score_every,
-        )
+        stopping = Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds)
+        # A learning rate of 1 and no momentum.
+        plan = RoundConfig(seed, self.clients_per_round, 1.0, 0.0, stopping, self.score_every)
         work = LocalWork(max_local=self.max_local, tol_local=self.tol_local)
         n_init = check_integer("n_init", self.n_init)
         return fit.fkm(self.n_clusters, clients, plan, work.max_local, work.tol_local, n_init, observe)

@@ -68,14 +68,6 @@ def single_products() -> _SingleProducts:
     return _SINGLE
 
 
-def _next(todo: deque[T]) -> T | None:
-    """Take the next item, or None; safe in several threads."""
-    try:
-        return todo.popleft()
-    except IndexError:
-        return None
-
-
 def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_threads: int) -> list[T]:
     """Call a function with each of the argument lists, `n_threads` at a time; return results in order.
 
@@ -88,8 +80,11 @@ def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_t
         todo = deque(enumerate(calls))
 
         def work() -> None:
-            while (call := _next(todo)) is not None:
-                place, arguments = call
+            while True:
+                try:
+                    place, arguments = todo.popleft()
+                except IndexError:
+                    return
                 results[place] = function(*arguments)
 
         helpers = [_pool(n_threads).submit(work) for _ in range(min(n_threads, len(calls)) - 1)]
