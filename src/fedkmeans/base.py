@@ -93,11 +93,10 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             weight = weight[order]
         columns = getattr(self, "feature_names_in_", None)
         columns = None if columns is None else tuple(columns)
-        self.fit_federation(
-            InProcess.from_sorted(
-                table, names, starts, weight, columns, n_jobs=self.n_jobs, kernel=self.kernel
-            )
+        federation = InProcess.from_sorted(
+            table, names, starts, weight, columns, n_jobs=self.n_jobs, kernel=self.kernel
         )
+        self.fit_federation(federation)
         self.labels_ = np.empty(n_rows, dtype=np.int32)
         self.labels_[slice(None) if order is None else order] = self._assign(table)
         return self
@@ -158,7 +157,21 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.score_per_sample_ = fitted.score.per_sample
         self.score_per_client_ = fitted.score.per_client
         self.best_restart_ = fitted.restart
-        self.history_ = _history_table(history, schema.kernel)
+        self.history_ = pd.DataFrame(
+            {
+                "restart": [info.restart for info in history],
+                "round": [info.round for info in history],
+                "movement": [info.movement for info in history],
+                "participants": [len(info.answered) for info in history],
+                "asked": [len(info.asked) for info in history],
+                "estimate": [info.estimate for info in history],
+                "score": [getattr(info.score, "per_sample", np.nan) for info in history],
+                "score_per_client": [getattr(info.score, "per_client", np.nan) for info in history],
+                "bytes_sent": [info.sent for info in history],
+                "bytes_received": [info.received for info in history],
+                "kernel": schema.kernel,
+            }
+        )
 
     @property
     def _n_features_out(self) -> int:
@@ -190,7 +203,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return -self._kernel_for(X).inertia(X, self.cluster_centers_, weight, n_threads)
 
 
-def _check_weight(sample_weight: Any, n_rows: int, **checks: bool) -> FloatArray | None:
+def _check_weight(sample_weight: Any, n_rows: int, **checks: bool) -> Any:
+    """Return the weights in double precision, or None if there are none."""
     if sample_weight is None:
         return None
     return _check_sample_weight(sample_weight, np.empty((n_rows, 0)), dtype=np.float64, **checks)
@@ -202,22 +216,3 @@ def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversa
         return Fitted(state.centroids, state.round, "interrupted", found, restart)
 
     return fit.best_fit((yield from run_concurrently([score(*item) for item in latest.items()])))
-
-
-def _history_table(history: list[RoundInfo], kernel: str) -> pd.DataFrame:
-    """Return a table with one row per round, see `FederatedKMeans.history_`; unknown values are NaN."""
-    return pd.DataFrame(
-        {
-            "restart": [info.restart for info in history],
-            "round": [info.round for info in history],
-            "movement": [info.movement for info in history],
-            "participants": [len(info.answered) for info in history],
-            "asked": [len(info.asked) for info in history],
-            "estimate": [info.estimate for info in history],
-            "score": [None if info.score is None else info.score.per_sample for info in history],
-            "score_per_client": [None if info.score is None else info.score.per_client for info in history],
-            "bytes_sent": [info.sent for info in history],
-            "bytes_received": [info.received for info in history],
-            "kernel": kernel,
-        }
-    ).astype({"score": "float64", "score_per_client": "float64"})

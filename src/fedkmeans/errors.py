@@ -37,16 +37,9 @@ Part: TypeAlias = "str | Setting | Message"
 
 
 class Message:
-    """A text with settings in it, a parameter that it is about, and a remedy.
+    """A text in `parts`, of which some may be settings, and a remedy, which says what to do about it.
 
-    Parameters
-    ----------
-    *parts : str, Setting or Message
-        The text, in pieces.
-    parameter : str, optional
-        The parameter that the text is about. The text continues after its name.
-    remedy : str, Setting or sequence of them, optional
-        What to do about it.
+    If the text is about a `parameter`, it continues after the name of the parameter.
     """
 
     def __init__(

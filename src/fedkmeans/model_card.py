@@ -147,6 +147,7 @@ def check(card: Mapping[str, Any], k: int, m: int) -> None:
             if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
                 raise ModelError(f"entry {path!r} of the card is missing or of the wrong type")
     data, n_clusters = card["data"], card["result"]["n_clusters"]
+    names = data["feature_names"] or []
     if (n_clusters, data["n_features"]) != (k, m):
         raise ModelError(
             f"the card speaks of {n_clusters} centroids of {data['n_features']} columns, and there are "
@@ -155,23 +156,18 @@ def check(card: Mapping[str, Any], k: int, m: int) -> None:
     asked = card["parameters"].get("n_clusters", k)
     if asked != k:
         raise ModelError(f"the card speaks of n_clusters={asked!r} among the parameters, and there are {k}")
-    if data["feature_names"] is not None:
-        _check_names(data["feature_names"], m)
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError("a column on the card has a name that is no text")
+    if twice := _twice(names):
+        raise ModelError(f"the card names {twice} twice where {m} different columns are needed")
+    if data["feature_names"] is not None and len(names) != m:
+        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
     for client in data["clients"]:
         if not isinstance(client, dict) or not (
             isinstance(client.get("name"), str) and type(client.get("n_samples")) is int
         ):
             raise ModelError("a client on the card has no name or no number of rows")
     _check_history(card["history"])
-
-
-def _check_names(names: list[Any], m: int) -> None:
-    if not all(isinstance(name, str) for name in names):
-        raise ModelError("a column on the card has a name that is no text")
-    if twice := _twice(names):
-        raise ModelError(f"the card names {twice} twice where {m} different columns are needed")
-    if len(names) != m:
-        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
 
 
 def _twice(names: Iterable[str]) -> str:

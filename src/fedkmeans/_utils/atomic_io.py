@@ -64,23 +64,18 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             for file in temporary.rglob("*"):
                 if file.is_file():
                     _flush(file)
-            _swap(temporary, target)
+            old = target.rename(_beside(target, "old")) if target.exists() else None
+            try:
+                temporary.rename(target)
+            except OSError:
+                if old is not None:
+                    old.rename(target)
+                raise
+            if old is not None:
+                shutil.rmtree(old)
             flush_folder(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # moved away if the block succeeded
-
-
-def _swap(new: Path, target: Path) -> None:
-    if not target.exists():
-        new.rename(target)
-        return
-    old = target.rename(_beside(target, "old"))
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old)
 
 
 def _beside(target: Path, ending: str) -> Path:

@@ -64,13 +64,31 @@ def prepare_matplotlib() -> None:
 
 
 def _candidates() -> Iterator[Path]:
+    """Yield folders for caches, the preferred one first; the last one is among the temporary files."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():  # the standard says to ignore other paths
         yield given / "fedkmeans"
     if (home := _home()) is not None:
         yield home / ".cache" / "fedkmeans"
-    if (temporary := _private_temporary()) is not None:
-        yield temporary
+    try:
+        around = Path(tempfile.gettempdir())
+        found = around.stat()
+    except OSError:
+        return
+    # Nobody else may be able to replace the folder.
+    is_sticky = found.st_mode & stat.S_ISVTX
+    if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_sticky):
+        return
+    folder = around / f"fedkmeans-cache-{os.geteuid()}"
+    is_new = not folder.exists()
+    if make_private(folder):
+        if is_new:
+            warnings.warn(
+                f"This user has no cache folder that can be written; {str(folder)!r} is used, and lost with "
+                "other temporary files. Set XDG_CACHE_HOME to a folder that stays.",
+                stacklevel=2,
+            )
+        yield folder
 
 
 def _home() -> Path | None:
@@ -79,27 +97,3 @@ def _home() -> Path | None:
         return Path.home()
     except RuntimeError:
         return None
-
-
-def _private_temporary() -> Path | None:
-    """Return a private folder among the temporary files, the same for all processes of this user."""
-    try:
-        around = Path(tempfile.gettempdir())
-        found = around.stat()
-    except OSError:
-        return None
-    # Nobody else may be able to replace the folder.
-    is_sticky = found.st_mode & stat.S_ISVTX
-    if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_sticky):
-        return None
-    folder = around / f"fedkmeans-cache-{os.geteuid()}"
-    is_new = not folder.exists()
-    if not make_private(folder):
-        return None
-    if is_new:
-        warnings.warn(
-            f"This user has no cache folder that can be written; {str(folder)!r} is used, and lost with "
-            "other temporary files. Set XDG_CACHE_HOME to a folder that stays.",
-            stacklevel=2,
-        )
-    return folder
