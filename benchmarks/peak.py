@@ -40,7 +40,7 @@ TABLES = {
             ("k", field("k")),
             ("dtype", field("dtype")),
             ("threads", field("n_threads")),
-            ("a step", duration("step")),
+            ("per step", duration("step")),
             ("rate", field("gflops", "{:.1f} GFLOP/s")),
             ("of the product", field("of_product", "{:.0%}")),
             ("rows read", field("gbytes", "{:.1f} GB/s")),
