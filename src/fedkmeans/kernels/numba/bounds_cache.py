@@ -40,11 +40,6 @@ class InertiaCache:
         self.seen_in = np.zeros(n_clients, dtype=np.int64)  # latest query to each client
         self.stamps = np.full(n_clients, -1, dtype=np.int64)  # of the last replies
 
-    @staticmethod
-    def n_bytes(n: int, n_clients: int, k: int, m: int) -> int:
-        """Memory that it takes."""
-        return 12 * n + n_clients * (17 * k + 8 * m)
-
     def begin(self, which: IntArray, received: FloatArray) -> tuple[IntArray, Any]:
         """Note a query; returns the stamps of the last replies, and which centroids moved since (A, k)."""
         self.n_queries += 1
@@ -85,7 +80,8 @@ class BoundsCache:
         n_clients = len(rows.starts) - 1
         numbers = n * (k * (1 + with_gram) + 3) + n_clients * (k * (m + 3) + m)
         past = n_past(k, m) * k * (4 * m + 8)
-        return int(8 * numbers + past + InertiaCache.n_bytes(n, n_clients, k, m))
+        inertia = 12 * n + n_clients * (17 * k + 8 * m)
+        return int(8 * numbers + past + inertia)
 
     def inertia_cache(self, rows: Rows) -> InertiaCache:
         """What is kept to find inertia; made when it is first needed."""

@@ -62,11 +62,6 @@ class GramMatrices:
             arrays.errors[client] = error
             arrays.scales[client] = scale  # last: from now on the matrix counts as computed
 
-    @staticmethod
-    def n_bytes(rows: Rows) -> int:
-        """Size of the matrices in bytes."""
-        return int(4 * (rows.sizes**2).sum())
-
 
 @dataclass
 class KernelCache:
@@ -167,5 +162,5 @@ def allowed_bytes(rows: Rows) -> int:
 def _n_bytes(rows: Rows, k: int, with_gram: bool, grams: bool) -> int:
     """Bytes of the bounds of a run together with what all runs share."""
     n, m = rows.X.shape
-    shared = n * (m + 16) + (GramMatrices.n_bytes(rows) if grams else 0)
-    return BoundsCache.n_bytes(rows, k, with_gram) + shared
+    of_grams = 4 * int((rows.sizes**2).sum()) if grams else 0
+    return BoundsCache.n_bytes(rows, k, with_gram) + int(n * (m + 16)) + of_grams
