@@ -1,4 +1,4 @@
-"""Compile local steps in a second process, while this one compiles what a run needs before them.
+"""Compile in a second process what a run needs later, while this one compiles what it needs first.
 
 Compiling takes seconds, once per machine for each type of numbers, and Numba does it in one thread. The
 other process leaves its code in the cache on disk, where this one finds it. If that fails, only time is
@@ -22,7 +22,7 @@ from fedkmeans.kernels.numba.compiling import source_digest
 from fedkmeans.kernels.numba.jit import follow
 from fedkmeans.kernels.numba.jit.structures import StepSettings
 from fedkmeans.kernels.numba.kernel_cache import GramMatrices, KernelCache
-from fedkmeans.kernels.numba.scanning import as_clients
+from fedkmeans.kernels.numba.scanning import as_clients, scan_rows
 from fedkmeans.kernels.preparation import announce_compiling, preparing
 
 _running: list[subprocess.Popen[bytes]] = []
@@ -79,6 +79,7 @@ def main(dtype: str, kind: str, stamp: str) -> None:
         follow.follow_steps(data, nobody, received, settings, 2, grams, bounds)
     else:
         follow.follow_step(data, nobody, bounds)
+    scan_rows(as_clients(rows), 0, len(numbers), received, n_threads=1)
     Path(stamp).touch()
 
 
