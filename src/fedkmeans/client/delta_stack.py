@@ -9,7 +9,8 @@ import numpy as np
 
 from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.client.delta_state import DeltaState
-from fedkmeans.kernels.base import DeltaArrays, Kernel
+from fedkmeans.kernels import Kernel
+from fedkmeans.kernels.base import DeltaArrays
 from fedkmeans.kernels.reference.totals import plus
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
 

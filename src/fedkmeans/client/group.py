@@ -127,11 +127,10 @@ def statistics_of(group: SiteGroup, query: messages.SendStatistics, n_threads: i
     with table.lock:
         outcome = table.local_steps(group.which, update, True, n_threads)
         weight = _weights(group, update, outcome)
-        values, places = outcome.stacked()
         stacked = StackedStatistics(
             group.names,
-            values,
-            places,
+            outcome.stack,
+            outcome.places,
             weight,
             weight,
             np.array(outcome.received_inertia),
