@@ -45,7 +45,7 @@ def make_federation(
     *,
     folder: Path,
     name: str | None,
-    sites: list[str],
+    site: list[str],
     columns: list[str] | None,
     public_key: list[str] | None,
     **address: Any,
@@ -53,7 +53,7 @@ def make_federation(
     """Make the folder, and say what to do with it; `address` is host, port and internal_port."""
     federation = FederationDetails(
         name=name or folder.resolve().name,
-        sites=names(sites, ()),
+        sites=names(site, ()),
         columns=names(columns or (), ()),
         **address,
     )
@@ -67,9 +67,9 @@ def _show_join_files(folder: FederationFolder, name: str, sites: Sequence[str]) 
     console.show_facts(f"{name}, {count(len(rows), 'site')}", rows)
 
 
-def add_to_federation(*, folder: Path, sites: list[str], public_key: list[str] | None) -> None:
+def add_to_federation(*, folder: Path, site: list[str], public_key: list[str] | None) -> None:
     """Make join files for more sites, and say what to do with them."""
-    federation, new = FederationFolder(folder.resolve()), names(sites, ())
+    federation, new = FederationFolder(folder.resolve()), names(site, ())
     known = add_sites(federation, new, _public_keys(public_key))
     _show_join_files(federation, federation.read().name, new)
     console.say(_HAND_OVER if known else f"{_HAND_OVER} The server will know them when it is started.")
@@ -172,6 +172,7 @@ def check_served(folder: FederationFolder) -> None:
 def join_federation(
     *,
     join_file: Path,
+    data: Path,
     folder: Path | None,
     key: Path | None,
     check: bool,
@@ -183,7 +184,7 @@ def join_federation(
     join = JoinFile.read(join_file)
     if key is not None:
         check_site_private(key.read_bytes(), str(key))
-    site = _site(join, Source.of(**source), SitePolicy(min_cluster_size))
+    site = _site(join, Source.of(data, **source), SitePolicy(min_cluster_size))
     folder = (folder or join_file.with_suffix("")).resolve()
     member = make_ready(join, site, folder, key)
     rows, columns = site.X.shape

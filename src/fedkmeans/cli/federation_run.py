@@ -34,12 +34,13 @@ from fedkmeans.study.page.run import write_run_report
 _LOOK_S, _ASK_FLOWER_S = 0.5, 10.0
 _SETTINGS_FILE = "run.toml"
 _USUAL_ALGORITHM = "last-word"
+_WAITING = ("timeout", "min_answers", "wait", "cool_down")
 _OVER = ("finished", "interrupted", "failed", "stopped")
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The options of `run`; `waiting` has the fields of `WaitPolicy`."""
+    """The options of `run`."""
 
     folder: Path
     name: str | None
@@ -48,7 +49,14 @@ class RunRequest:
     algorithm: str
     seed: int | None
     tuning: dict[str, Any]
-    waiting: dict[str, Any]
+    timeout: float
+    min_answers: int
+    wait: float
+    cool_down: float
+
+    @property
+    def waiting(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _WAITING}
 
 
 def run_on_federation(*, quiet: bool, **options: Any) -> None:

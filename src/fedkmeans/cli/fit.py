@@ -53,16 +53,17 @@ def run_fit(
     source: dict[str, Any],
     built_in: dict[str, Any],
     tuning: dict[str, Any],
+    data: list[Path] | None,
 ) -> None:
     """Read, fit, save and report. After Ctrl-C the result so far is saved."""
-    data = Source.of(**source)
+    files = Source.of(data, **source)
     dataset = BuiltIn.of(**built_in)
     check_model_place(out, force)
     seed = as_seed(None) if seed is None else check_integer("--seed", seed, least=0)
     check_integer("-k", k)
     # Before the data is read, so that a wrong option is reported at once.
     tuning = checked_tuning(algorithm, tuning)
-    clients = _read(data, dataset, seed)
+    clients = _read(files, dataset, seed)
     tuning = _with_start(tuning, k, clients[0])
     estimator = registry.make(algorithm, n_clusters=k, random_state=seed, **tuning)
     stopwatch = Stopwatch()

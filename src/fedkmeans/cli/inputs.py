@@ -60,7 +60,7 @@ class Source:
     @classmethod
     def of(
         cls,
-        data: Path | Sequence[Path] = (),
+        data: Path | Sequence[Path] | None,
         *,
         columns: Sequence[str] = (),
         drop: Sequence[str] = (),
@@ -68,7 +68,7 @@ class Source:
         **others: Any,
     ) -> Self:
         """Make a source of the options as typed."""
-        paths = (data,) if isinstance(data, Path) else tuple(data)
+        paths = (data,) if isinstance(data, Path) else tuple(data or ())
         has_header = None if header is None else header == "yes"
         return cls(paths, columns=tuple(columns) or None, drop=tuple(drop), header=has_header, **others)
 

@@ -41,6 +41,7 @@ def run_partition(
     *,
     how: str,
     out: Path,
+    data: Path | None,
     n_clients: int | None,
     column: str | None,
     seed: int,
@@ -49,12 +50,12 @@ def run_partition(
     built_in: dict[str, Any],
 ) -> None:
     """Write one file per client; the folder appears complete or not at all."""
-    data = Source.of(client_column=column, **source)
+    files = Source.of(data, client_column=column, **source)
     dataset = built_in.pop("dataset", None)
     how = check_way("--how", how, () if how == _BY_COLUMN else built_in, more=(_BY_COLUMN,))
     write = WRITERS[check_choice("--format", format, WRITERS)]
     check_new_folder(out)
-    rows = _read(data, dataset, how)
+    rows = _read(files, dataset, how)
     if how != _BY_COLUMN:
         numbers, names = _dealt(rows, how, n_clients, seed, built_in)
     elif n_clients is not None or built_in:

@@ -36,26 +36,28 @@ _TITLES = {
 # --- predict -----------------------------------------------------------------------------------
 
 
-def run_predict(*, model: Path, out: Path, column: str, force: bool, source: dict[str, Any]) -> None:
+def run_predict(
+    *, model: Path, data: list[Path], out: Path, column: str, force: bool, source: dict[str, Any]
+) -> None:
     """Label the rows of all files, and write the labels beside the rows."""
-    data, loaded = Source.of(**source), Model.load(model)
-    one_file = len(data.paths) == 1 and not data.paths[0].is_dir()
+    files, loaded = Source.of(data, **source), Model.load(model)
+    one_file = len(files.paths) == 1 and not files.paths[0].is_dir()
     if one_file:
         check_new_file(out, force)
     else:
         check_new_folder(out)
-    tables = read_for_model(loaded, data)
+    tables = read_for_model(loaded, files)
     labels = [loaded.predict(table.X) for table in tables]
     found = labels_by_file(tables, labels)
     with writing(out):
         if one_file:
             ((path, (values, kept)),) = found.items()
-            write_labels(path, values, out, column, kept, data.header)
+            write_labels(path, values, out, column, kept, files.header)
         else:
             names = output_names(list(found))
             with atomic_folder(out) as folder:
                 for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
-                    write_labels(path, values, folder / name, column, kept, data.header)
+                    write_labels(path, values, folder / name, column, kept, files.header)
     sizes = Counter(int(label) for values in labels for label in values)
     rows = [(f"cluster {i}", f"{sizes[i]:,}") for i in range(len(loaded.centroids))]
     console.show_facts(f"{count(sum(sizes.values()), 'row')} labelled", rows)
@@ -77,10 +79,10 @@ def output_names(paths: list[Path]) -> list[str]:
 # --- evaluate ----------------------------------------------------------------------------------
 
 
-def run_evaluate(*, model: Path, json: bool, source: dict[str, Any]) -> None:
+def run_evaluate(*, model: Path, data: list[Path], json: bool, source: dict[str, Any]) -> None:
     """Score a model on the rows of all clients."""
     loaded = Model.load(model)
-    tables = read_for_model(loaded, Source.of(**source))
+    tables = read_for_model(loaded, Source.of(data, **source))
     found = assess(loaded, tables)
     if json:
         console.write_json(found)
