@@ -1,28 +1,26 @@
-"""Output: results go to standard output, everything else to standard error."""
+"""Where messages go: results to standard output, the rest to standard error."""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import Console
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 
 @cache
 def out() -> Console:
     """Return the console for results."""
-    from rich.console import Console
-
     return Console(highlight=False)
 
 
 @cache
 def err() -> Console:
     """Return the console for progress, notes and errors; sharing it keeps notes out of a live bar."""
-    from rich.console import Console
-
     return Console(stderr=True, highlight=False)
 
 
@@ -53,8 +51,6 @@ def plain(text: str) -> str:
 
 
 def _line(console: Console, message: str, head: str = "", style: str = "") -> None:
-    from rich.text import Text
-
     # One message is one line; soft wrapping does not break lines in a file or a pipe.
     joined = " ".join(part.strip() for part in message.splitlines())
     console.print(Text.assemble((head, style), plain(joined)), soft_wrap=True)
@@ -62,8 +58,6 @@ def _line(console: Console, message: str, head: str = "", style: str = "") -> No
 
 def write_json(found: dict[str, Any]) -> None:
     """Write a result as JSON, in ASCII if the output has another encoding than UTF-8."""
-    import typer
-
     from fedkmeans.model_card import to_json
 
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
@@ -72,9 +66,6 @@ def write_json(found: dict[str, Any]) -> None:
 
 def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
     """Write a title and a table of names and values."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -84,14 +75,15 @@ def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
     out().print(table)
 
 
-def show_grid(title: str, header: list[tuple[str, bool]], rows: list[list[str]], most: int = 30) -> None:
-    """Write a table with at most `most` rows; `header` has the names and whether a column is numeric."""
-    from rich.table import Table
-    from rich.text import Text
-
+def show_grid(
+    title: str, texts: list[str], numbers: list[str], rows: list[list[str]], most: int = 30
+) -> None:
+    """Write a table with at most `most` rows, columns of texts before columns of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for name, of_numbers in header:
-        table.add_column(plain(name), justify="right" if of_numbers else "left", overflow="fold")
+    for name in texts:
+        table.add_column(plain(name), overflow="fold")
+    for name in numbers:
+        table.add_column(plain(name), justify="right", overflow="fold")
     for row in rows[:most]:
         table.add_row(*(Text(plain(cell)) for cell in row))
     out().print()
@@ -99,10 +91,3 @@ def show_grid(title: str, header: list[tuple[str, bool]], rows: list[list[str]],
     out().print(table)
     if len(rows) > most:
         out().print(f"… and {len(rows) - most:,} more", style="dim")
-
-
-def number(value: float | int | None) -> str:
-    """Write a number with six digits, in groups of three before the point."""
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

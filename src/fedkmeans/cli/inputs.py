@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import typer
 
 from fedkmeans._utils.checks import check_choice
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.cli import console
-from fedkmeans.data import PARTITIONERS, ClientTable, Dataset, load_dataset, partition, read_clients
+from fedkmeans.client.site import Site
+from fedkmeans.data import PARTITIONERS, ClientTable, load_dataset, partition, read_clients
 from fedkmeans.data.clients import data_files
 from fedkmeans.data.readers import TEXT_SUFFIXES, read_raw
 from fedkmeans.data.tables import Table
@@ -33,20 +33,10 @@ _BLOCK_ROWS = 2**16
 
 @dataclass(frozen=True)
 class Source:
-    """Files and how to read them.
+    """Files and folders, and how to read them.
 
-    Attributes
-    ----------
-    paths : tuple of pathlib.Path
-        Files and folders.
-    label, client_column : str or None
-    columns : tuple of str or None
-    drop : tuple of str
-        Both as typed: whether a comma separates names depends on the columns of the files.
-    missing : str
-        "error" or "drop-rows".
-    header : bool or None
-        Whether the first line of a text file names the columns; None means that it is guessed.
+    `columns` and `drop` are as typed: whether a comma separates names depends on the columns of the files.
+    `header` says whether the first line of a text file names the columns; None means that it is guessed.
     """
 
     paths: tuple[Path, ...] = ()
@@ -71,41 +61,6 @@ class Source:
         paths = (data,) if isinstance(data, Path) else tuple(data or ())
         has_header = None if header is None else header == "yes"
         return cls(paths, columns=tuple(columns) or None, drop=tuple(drop), header=has_header, **others)
-
-
-@dataclass(frozen=True)
-class BuiltIn:
-    """A built-in data set, and how to divide it among clients; None means not given."""
-
-    name: str
-    how: str | None = None
-    n_clients: int | None = None
-    options: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        dataset: str | None = None,
-        distribution: str | None = None,
-        n_clients: int | None = None,
-        **options: float,
-    ) -> Self | None:
-        """Make one of the options as typed; None without a data set."""
-        if dataset is not None:
-            return cls(dataset, distribution, n_clients, options)
-        given = {"distribution": distribution, "n-clients": n_clients, **options}
-        for name in (name for name, value in given.items() if value is not None):
-            raise typer.BadParameter("only --dataset is dealt out to clients.", param_hint=f"--{name}")
-        return None
-
-
-@dataclass(frozen=True)
-class Client:
-    """One client's rows `X` (n, m)."""
-
-    name: str
-    X: DataArray
-    feature_names: tuple[str, ...] | None
 
 
 def read_source(source: Source, fixed_columns: bool = False) -> list[ClientTable]:
@@ -156,18 +111,10 @@ def notes_on_rows(tables: Sequence[ClientTable | Table]) -> list[str]:
 def note_on_headers(source: Source, is_named: Mapping[Path, bool]) -> None:
     """Note which text files have no header, unless the user said so."""
     found = [path for path, named in is_named.items() if not named and path.suffix.lower() in TEXT_SUFFIXES]
-    if not found or source.header is False:
-        return
-    files = listing([str(path) for path in found], 3)
-    if len(found) == 1:
-        console.note(f"{files} has no header line; its columns are called x0, x1, …")
-    else:
-        console.note(f"{files} have no header line; their columns are called x0, x1, …")
-
-
-def as_clients(tables: Sequence[ClientTable]) -> list[Client]:
-    """Keep the parts of each table that a fit needs."""
-    return [Client(table.name, table.X, table.feature_names) for table in tables]
+    if found and source.header is not False:
+        have, their = ("has", "its") if len(found) == 1 else ("have", "their")
+        files = listing(map(str, found), 3)
+        console.note(f"{files} {have} no header line; {their} columns are called x0, x1, …")
 
 
 def names(values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
@@ -200,34 +147,37 @@ def check_way(option: str, how: str, given: Collection[str], more: Collection[st
     return known
 
 
-def deal_out(built_in: BuiltIn, seed: int) -> list[Client]:
+def deal_out(
+    dataset: str,
+    seed: int,
+    kernel: str,
+    distribution: str | None = None,
+    n_clients: int | None = None,
+    **options: float,
+) -> list[Site]:
     """Load a built-in data set and divide it among clients, unless it is divided already."""
-    dataset = load_dataset(built_in.name)
-    if dataset.clients is None:
-        how = check_way("--distribution", built_in.how or "iid", built_in.options)
-        n_clients = _USUAL_CLIENTS if built_in.n_clients is None else built_in.n_clients
-        rng = generator(seed, "partition")
-        numbers = partition(how, dataset.X, dataset.y, n_clients, rng, **built_in.options)
-        return split(dataset, numbers, None)
-    if built_in.how is not None or built_in.n_clients is not None or built_in.options:
+    data = load_dataset(dataset)
+    numbers, names = data.clients, data.client_names
+    if numbers is None:
+        how = check_way("--distribution", distribution or "iid", options)
+        n_clients = _USUAL_CLIENTS if n_clients is None else n_clients
+        numbers = partition(how, data.X, data.y, n_clients, generator(seed, "partition"), **options)
+    elif distribution is not None or n_clients is not None or options:
         raise ParameterError(
-            f"data set {built_in.name!r} comes divided into clients; leave out --distribution and --n-clients"
+            f"data set {dataset!r} comes divided into clients; leave out --distribution and --n-clients"
         )
-    return split(dataset, dataset.clients, dataset.client_names)
-
-
-def split(dataset: Dataset, numbers: DataArray, client_names: tuple[str, ...] | None) -> list[Client]:
-    """Divide a data set into clients; the rows are sorted once, and the clients are views of them."""
-    order = np.argsort(numbers, kind="stable")
-    X = dataset.X[order]
     sizes = np.bincount(numbers)
-    stops = np.cumsum(sizes)
-    width = len(str(len(sizes) - 1))
-    called = client_names or tuple(f"client-{i:0{width}d}" for i in range(len(sizes)))
-    return [
-        Client(name, X[stop - size : stop], dataset.feature_names)
-        for name, size, stop in zip(called, sizes, stops, strict=True)
-    ]
+    starts = np.cumsum(sizes) - sizes
+    # Sorted once: the sites share one table, and a round of all of them is one call of the kernel.
+    X = data.X[np.argsort(numbers, kind="stable")]
+    names = names or numbered(len(sizes))
+    return Site.from_shared_table(X, names, starts.tolist(), None, data.feature_names, kernel=kernel)
+
+
+def numbered(n_clients: int) -> tuple[str, ...]:
+    """Return names of clients that have none."""
+    width = len(str(n_clients - 1))
+    return tuple(f"client-{i:0{width}d}" for i in range(n_clients))
 
 
 # --- data for a model --------------------------------------------------------------------------
@@ -248,18 +198,13 @@ def read_for_model(model: Model, source: Source) -> list[ClientTable]:
         raise ModelError(
             f"File {str(unnamed[0])!r} has no column names and others have; give all of them a header."
         )
-    for known in (source.label, source.client_column):
-        extra.pop(known or "", None)
-    _note_on_unused(list(extra))
+    unused = [name for name in extra if name not in (source.label, source.client_column)]
+    if len(unused) > _MOST_NAMED:
+        console.note(f"{len(unused):,} columns that the model does not use are ignored.")
+    elif unused:
+        console.note(f"columns that the model does not use are ignored: {listing(unused)}.")
     columns = None if unnamed else model.column_names
     return read_source(replace(source, columns=columns), fixed_columns=True)
-
-
-def _note_on_unused(extra: list[str]) -> None:
-    if len(extra) > _MOST_NAMED:
-        console.note(f"{len(extra):,} columns that the model does not use are ignored.")
-    elif extra:
-        console.note(f"columns that the model does not use are ignored: {listing(extra)}.")
 
 
 def column_names(file: Path, header: bool | None = None) -> tuple[tuple[str, ...], bool]:
@@ -274,18 +219,18 @@ def column_names(file: Path, header: bool | None = None) -> tuple[tuple[str, ...
 # --- notes on columns --------------------------------------------------------------------------
 
 
-def notes_on_columns(clients: Sequence[Client]) -> list[str]:
+def notes_on_columns(tables: Sequence[ClientTable]) -> list[str]:
     """Note columns that are constant, and scales so different that the widest columns dominate."""
-    called = clients[0].feature_names or tuple(f"x{i}" for i in range(clients[0].X.shape[1]))
-    low = np.min([client.X.min(axis=0) for client in clients], axis=0)
-    high = np.max([client.X.max(axis=0) for client in clients], axis=0)
+    called = tables[0].feature_names
+    low = np.min([table.X.min(axis=0) for table in tables], axis=0)
+    high = np.max([table.X.max(axis=0) for table in tables], axis=0)
     constant = [name for name, is_constant in zip(called, low == high, strict=True) if is_constant]
     notes = []
     if constant:
         what = "column {} is constant and says" if len(constant) == 1 else "columns {} are constant and say"
         notes.append(f"{what.format(listing(constant, _MOST_NAMED))} nothing about clusters.")
     # By value: the standard deviation of a constant 0.1 is a little larger than 0, due to rounding.
-    scales = _on_scales([client.X for client in clients], called, np.flatnonzero(low != high))
+    scales = _on_scales([table.X for table in tables], called, np.flatnonzero(low != high))
     return notes if scales is None else [*notes, scales]
 
 

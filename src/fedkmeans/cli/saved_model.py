@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans._utils.typing import DataArray, IntArray
+from fedkmeans._utils.typing import DataArray
 from fedkmeans.cli import console
 from fedkmeans.cli.inputs import Source, read_for_model
 from fedkmeans.cli.outputs import check_new_file, check_new_folder, writing
-from fedkmeans.cli.text import count
+from fedkmeans.cli.text import count, number
 from fedkmeans.data import ClientTable, atomic_folder, labels_by_file, write_labels
 from fedkmeans.data.clients import unique_names
 from fedkmeans.data.labels import WRITERS
@@ -89,24 +89,24 @@ def run_evaluate(*, model: Path, data: list[Path], json: bool, source: dict[str,
         return
     sizes = ", ".join(f"{size:,}" for size in found["cluster_sizes"])
     rows = [
-        ("rows", console.number(found["n_samples"])),
-        ("score per sample", console.number(found["score_per_sample"])),
-        ("score per client", f"{console.number(found['score_per_client'])}  (mean of the scores below)"),
+        ("rows", number(found["n_samples"])),
+        ("score per sample", number(found["score_per_sample"])),
+        ("score per client", f"{number(found['score_per_client'])}  (mean of the scores below)"),
         ("cluster sizes", sizes),
         *((_TITLES[name], f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
     ]
     console.show_facts(f"{count(len(loaded.centroids), 'cluster')}, {count(len(tables), 'client')}", rows)
-    members = [
-        [client["name"], console.number(client["n_samples"]), console.number(client["score"])]
-        for client in found["clients"]
-    ]
-    console.show_grid("By client", [("client", False), ("rows", True), ("score", True)], members)
+    members = [[c["name"], number(c["n_samples"]), number(c["score"])] for c in found["clients"]]
+    console.show_grid("By client", ["client"], ["rows", "score"], members)
 
 
 def assess(model: Model, tables: list[ClientTable]) -> dict[str, Any]:
     """Return scores, cluster sizes and, where all rows have true labels, the external metrics."""
     labels = [model.predict(table.X) for table in tables]
-    scores = [_score(table.X, model, found) for table, found in zip(tables, labels, strict=True)]
+    scores = [
+        ScoreTotals.of(float(inertia_per_cluster(table.X, model.centroids, found).sum()), float(len(table.X)))
+        for table, found in zip(tables, labels, strict=True)
+    ]
     total = reduce(add, scores)
     everything = np.concatenate(labels)
     result: dict[str, Any] = {
@@ -124,11 +124,6 @@ def assess(model: Model, tables: list[ClientTable]) -> dict[str, Any]:
     if len(true) == len(tables):
         result["metrics"] = external_metrics(_one_type(true), everything)
     return result
-
-
-def _score(X: DataArray, model: Model, labels: IntArray) -> ScoreTotals:
-    inertia = inertia_per_cluster(X, model.centroids, labels)
-    return ScoreTotals.of(float(inertia.sum()), float(len(X)))
 
 
 def _one_type(labels: list[DataArray]) -> DataArray:

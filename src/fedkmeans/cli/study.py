@@ -11,13 +11,12 @@ from typing import Any
 
 import pandas as pd
 import typer
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bars
 
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.cli import console
 from fedkmeans.cli.outputs import writing
 from fedkmeans.cli.process import exit_code
+from fedkmeans.cli.progress import Cells, watch
 from fedkmeans.cli.text import count, duration
 from fedkmeans.data import atomic_path
 from fedkmeans.errors import ParameterError, StudyError
@@ -28,8 +27,6 @@ _STORES = Path("fedkmeans-studies")
 _QUICK_ROUNDS = 100
 # How long to wait for a cluster.
 _CLUSTER_S = 10
-# Between two lines where there is no terminal.
-_GAP_S = 30.0
 
 
 def _open(plan: Path, store: Path | None) -> tuple[Plan, Store]:
@@ -156,56 +153,24 @@ def _check_workers(client: Any) -> None:
 
 @contextmanager
 def _watch(name: str, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
-    """Show a bar on a terminal, or else a line from time to time; yield what to call after each run."""
-    name = console.plain(name)
+    """Show the progress; yield what to call after each run."""
     if quiet:
         yield lambda progress: None
-    elif console.err().is_terminal:
-        bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[runs]}", markup=False),
-            TextColumn("{task.fields[left]}", style="dim", markup=False),
-            TextColumn("{task.fields[last]}", style="cyan", markup=False),
-            console=console.err(),
-            transient=True,
-        )
-        with bars:
-            bar = bars.add_task(name, total=None, runs="", left="", last="")
-            yield lambda p: bars.update(
-                bar, total=p.of, completed=p.done, runs=_runs(p), left=_left(p), last=_last(p)
-            )
-    else:
-        yield _Lines(name)
+        return
+    name = console.plain(name)
+
+    def line(progress: Progress, last: bool) -> str:
+        runs, left, found = _cells(progress)[2]
+        return f"{name}: {runs}, {left}; {found}"
+
+    with watch(name, ("", "dim", "cyan"), _cells, line) as show:
+        yield show
 
 
-class _Lines:
-    """Writes a line from time to time."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._next = name, 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() < self._next and progress.done < progress.of:
-            return
-        self._next = time.monotonic() + _GAP_S
-        console.err().print(
-            f"{self._name}: {_runs(progress)}, {_left(progress)}; {_last(progress)}",
-            soft_wrap=True,
-            markup=False,
-        )
-
-
-def _runs(progress: Progress) -> str:
-    return f"{progress.done:,} of {progress.of:,} runs"
-
-
-def _left(progress: Progress) -> str:
-    return f"about {duration(progress.seconds_left)} left"
-
-
-def _last(progress: Progress) -> str:
-    return console.plain(f"{progress.task}: {progress.record.facts['score']:.4g}")
+def _cells(progress: Progress) -> Cells:
+    found = console.plain(f"{progress.task}: {progress.record.facts['score']:.4g}")
+    runs = f"{progress.done:,} of {progress.of:,} runs"
+    return progress.done, progress.of, (runs, f"about {duration(progress.seconds_left)} left", found)
 
 
 # --- results -----------------------------------------------------------------------------------
@@ -223,7 +188,8 @@ def show_status(*, plan: Path, store: Path | None) -> None:
     done = sum(cell[0] for cell in cells.values())
     console.show_grid(
         f"{loaded.title}: {done:,} of {count(len(tasks), 'run')} done, in {str(kept.folder)!r}",
-        [("data", False), ("distribution", False), ("algorithm", False), ("done", True), ("of", True)],
+        ["data", "distribution", "algorithm"],
+        ["done", "of"],
         [[*cell, f"{n:,}", f"{of:,}"] for cell, (n, of) in cells.items()],
         most=200,
     )
