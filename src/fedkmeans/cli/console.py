@@ -65,12 +65,13 @@ def write_json(found: dict[str, Any]) -> None:
 
 
 def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
-    """Write a title and a table of names and values."""
+    """Write a title and a table of names and values, without those that are empty."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for what, value in rows:
-        table.add_row(what, Text(plain(str(value))))
+        if value != "":
+            table.add_row(what, Text(plain(str(value))))
     out().print(Text(plain(title), style="bold"), soft_wrap=True)
     out().print(table)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,17 @@ def _public_keys(texts: list[str] | None) -> dict[str, bytes]:
 
 def serve_federation(*, folder: Path, listen: str) -> None:
     """Serve until interrupted."""
-    try:
+    with _until_ctrl_c("The server has ended; started again, it goes on where it was."):
         serve(FederationFolder(folder.resolve()), console.note, listen)
+
+
+@contextmanager
+def _until_ctrl_c(message: str) -> Iterator[None]:
+    """Say something when Ctrl-C ends what goes on until then."""
+    try:
+        yield
     except KeyboardInterrupt as stop:
-        console.note("The server has ended; started again, it goes on where it was.")
+        console.note(message)
         raise typer.Exit(exit_code(stop)) from None
 
 
@@ -126,44 +134,26 @@ def tell_status(*, folder: Path, json: bool) -> None:
 
 def status_of(folder: FederationFolder) -> dict[str, Any]:
     """Return the state of a federation, its sites and runs."""
-    federation = folder.read()
+    sites, nodes = folder.read().sites, folder.nodes()
     up = services.is_up(folder)
-    online: dict[str, str] = {}
-    if up:
-        listed = services.flwr(folder, "supernode", "list", CONNECTION)["nodes"]
-        online = {str(node["node-id"]): node["status"] for node in listed}
-    nodes = folder.nodes()
+    listed = services.flwr(folder, "supernode", "list", CONNECTION)["nodes"] if up else []
+    online = {str(node["node-id"]): node["status"] for node in listed}
+    otherwise = "not registered" if up else "unknown"
+    runs = {}
+    for path in sorted(path for path in (folder / "runs").iterdir() if path.is_dir()):
+        rounds = [line["round"] for line in RunFolder(path).progress()]
+        runs[path.name] = {**RunFolder(path).status(), "rounds": rounds[-1] if rounds else 0}
     return {
         "server": up,
         "certificate_days": days_left((folder / "private/server.crt").read_bytes()),
-        "sites": {
-            site: online.get(str(nodes.get(site)), "unknown" if not up else "not registered")
-            for site in federation.sites
-        },
-        "runs": {
-            path.name: _run_status(path) for path in sorted((folder / "runs").iterdir()) if path.is_dir()
-        },
+        "sites": {site: online.get(str(nodes.get(site)), otherwise) for site in sites},
+        "runs": runs,
     }
-
-
-def _run_status(path: Path) -> dict[str, Any]:
-    run = RunFolder(path)
-    lines = list(run.progress())
-    return {**run.status(), "rounds": lines[-1]["round"] if lines else 0}
 
 
 def _about_run(run: dict[str, Any]) -> str:
     text = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
     return f"{text}: {run['reason']}" if "reason" in run else text
-
-
-def check_served(folder: FederationFolder) -> None:
-    """Raise unless the server is running."""
-    if not services.is_up(folder):
-        raise FederationError(
-            "The server is not running. Start it with: fedkmeans federation serve "
-            f"{shlex.quote(str(folder.path))}"
-        )
 
 
 # --- a site ------------------------------------------------------------------------------------
@@ -203,11 +193,8 @@ def join_federation(
         return
     if missing is not None:
         console.note(f"This site cannot join yet ({missing}); it tries again until it can.")
-    try:
+    with _until_ctrl_c(f"{join.site} has left; the same command joins again."):
         stay_connected(member, console.note, port)
-    except KeyboardInterrupt as stop:
-        console.note(f"{join.site} has left; the same command joins again.")
-        raise typer.Exit(exit_code(stop)) from None
 
 
 def _site(join: JoinFile, source: Source, policy: SitePolicy) -> Site:

@@ -17,7 +17,6 @@ from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans._utils.seeding import as_seed
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
-from fedkmeans.cli.federation import check_served
 from fedkmeans.cli.fit import checked_tuning
 from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.text import about_result, about_round, count, duration, time_left
@@ -59,7 +58,9 @@ def run_on_federation(
     folder = FederationFolder(request.folder.resolve())
     folder.read()
     run, settings = _settings(folder, request)
-    check_served(folder)
+    if not services.is_up(folder):
+        place = shlex.quote(str(folder.path))
+        raise FederationError(f"The server is not running. Start it with: fedkmeans federation serve {place}")
     started = time.monotonic()
     run_id = _start(folder, run, settings)
     try:

@@ -229,11 +229,10 @@ def _save(algorithm: str, out: Path, estimator: Any, sites: list[Site]) -> Model
 def _tell(
     algorithm: registry.Algorithm, model: Model, out: Path, sizes: IntArray, stopwatch: Stopwatch
 ) -> None:
-    sent = exchanged(model.card["history"])
     rows = [
         ("clients", number(len(model.card["data"]["clients"]))),
         *about_result(model.card, algorithm.pooled),
-        *([("sent in rounds", sent)] if sent else []),
+        ("sent in rounds", exchanged(model.card["history"])),
         ("cluster sizes", ", ".join(f"{size:,}" for size in sizes)),
         ("seed", model.card["seed"]),
         ("time", _time(stopwatch)),

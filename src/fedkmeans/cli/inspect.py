@@ -28,31 +28,28 @@ _NUMBERS = {"n_missing": "missing", "minimum": "min", "mean": "mean", "maximum":
 def run_inspect(*, path: Path, json: bool, source: dict[str, Any]) -> None:
     """Show a model, or data and whether `fit` can use it."""
     data = Source.of(path, **source)
-    if is_model(path) and data != Source((path,)):
+    if not is_model(path):
+        found, show = _data(data), _show_data
+    elif data != Source((path,)):
         raise ParameterError(f"{str(path)!r} is a model, and the options are for data; leave them out")
-    found, show = (_model(path), _show_model) if is_model(path) else (_data(data), _show_data)
-    if json:
-        console.write_json(found)
     else:
-        show(found)
+        model = Model.load(path)
+        found = {"path": str(path), "centroids": model.centroids.tolist(), **model.card}
+        show = _show_model
+    (console.write_json if json else show)(found)
 
 
 # --- a model -----------------------------------------------------------------------------------
 
 
-def _model(path: Path) -> dict[str, Any]:
-    model = Model.load(path)
-    return {"path": str(path), "centroids": model.centroids.tolist(), **model.card}
-
-
 def _show_model(found: dict[str, Any]) -> None:
-    data, result = found["data"], found["result"]
-    history = found["history"].get("movement", [])
-    known = [value for value in history if value is not None]
-    parameters = ", ".join(f"{name}={value}" for name, value in found["parameters"].items())
+    data, result, history = found["data"], found["result"], found["history"]
+    known = [value for value in history.get("movement", []) if value is not None]
     algorithm = ALGORITHMS.get(found["algorithm"])
     pooled = algorithm is not None and algorithm.pooled
     n_done = count(result["n_rounds"], "step" if pooled else "round")
+    moved = f"{known[0]:.3g} in the first round, {known[-1]:.3g} in the last" if known else ""
+    sent, n_starts = exchanged(history), len(set(history.get("restart", [])))
     rows = [
         ("algorithm", found["algorithm"]),
         ("made", f"{found['created']} with fedkmeans {found['versions'].get('fedkmeans')}"),
@@ -63,21 +60,16 @@ def _show_model(found: dict[str, Any]) -> None:
         ("score per sample", number(result["score_per_sample"])),
         ("score per client", f"{number(result['score_per_client'])}  (mean of the clients' scores)"),
         ("seed", found["seed"]),
-        *([("computed by", result["kernel"])] if result.get("kernel") else []),
-        ("parameters", parameters),
+        ("computed by", result.get("kernel") or ""),
+        ("parameters", ", ".join(f"{name}={value}" for name, value in found["parameters"].items())),
+        ("movement", moved),
+        ("sent in rounds", f"{sent} ({n_starts} starts)" if sent and n_starts > 1 else sent),
     ]
-    if known:
-        rows.append(("movement", f"{known[0]:.3g} in the first round, {known[-1]:.3g} in the last"))
-    sent = exchanged(found["history"])
-    if sent:
-        n_starts = len(set(found["history"]["restart"]))
-        rows.append(("sent in rounds", sent + (f" ({n_starts} starts)" if n_starts > 1 else "")))
     title = f"Model {found['path']!r}" + (" (interrupted)" if result["interrupted"] else "")
     console.show_facts(title, rows)
-    if result["n_clusters"] * data["n_features"] > _MOST_CELLS:
-        return
-    names = data["feature_names"] or [f"x{i}" for i in range(data["n_features"])]
-    _show_centroids(names, found["centroids"])
+    if result["n_clusters"] * data["n_features"] <= _MOST_CELLS:
+        names = data["feature_names"] or [f"x{i}" for i in range(data["n_features"])]
+        _show_centroids(names, found["centroids"])
 
 
 def _show_centroids(names: list[str], centroids: list[list[float]]) -> None:

@@ -14,11 +14,10 @@ from types import FrameType
 from typing import Any
 
 WRONG_INPUT = 2
-INTERRUPTED = 128 + signal.SIGINT  # what shells expect
 
 _INSTEAD = {"…": "...", "–": "-", "—": "-", "≤": "<=", "×": "x", "√": "sqrt ", "’": "'"}
 _AT_ONCE_S = 1.0
-_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Ended(KeyboardInterrupt):
@@ -56,16 +55,13 @@ def _something_like_it(error: UnicodeError) -> tuple[str, int]:
 
 
 def end_like_ctrl_c() -> None:
-    """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup).
-
-    A second signal shortly after the first is ignored.
-    """
-    terminals = [number for number in (1, 2) if _is_terminal(number)]
+    """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup)."""
+    terminals = [number for number in (1, 2) if os.isatty(number)]
     ignored_until = 0.0
 
     def end(number: int, _: FrameType | None) -> None:
         nonlocal ignored_until
-        if time.monotonic() < ignored_until:
+        if time.monotonic() < ignored_until:  # shortly after the first
             return
         ignored_until = time.monotonic() + _AT_ONCE_S
         # Python removes its handlers before it exits; a late signal would change the exit code.
@@ -74,21 +70,14 @@ def end_like_ctrl_c() -> None:
             _leave(terminals)
         raise Ended(number)
 
-    for number in (signal.SIGINT, *_ENDING):
+    for number in _SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, end)
 
 
 def _ignore() -> None:
-    for number in (signal.SIGINT, *_ENDING):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-
-
-def _is_terminal(number: int) -> bool:
-    try:
-        return os.isatty(number)
-    except OSError:  # closed
-        return False
 
 
 def _leave(terminals: list[int]) -> None:
@@ -104,7 +93,7 @@ def undisturbed() -> Iterator[None]:
     """Ignore signals while a result is saved; a second Ctrl-C would lose the work."""
     before: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, *_ENDING):
+        for number in _SIGNALS:
             before[number] = signal.signal(number, signal.SIG_IGN)
     except ValueError:  # not the main thread, which alone receives signals
         pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import nullcontext
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -23,14 +23,7 @@ from fedkmeans.metrics import external_metrics
 from fedkmeans.model import Model
 from fedkmeans.protocol.messages import ScoreTotals
 
-_OTHERWISE = ".csv"  # for formats that can be read but not written
-_TITLES = {
-    "accuracy": "accuracy",
-    "v_measure": "v-measure",
-    "homogeneity": "homogeneity",
-    "completeness": "completeness",
-    "adjusted_rand": "adjusted Rand index",
-}
+_TITLES = {"v_measure": "v-measure", "adjusted_rand": "adjusted Rand index"}
 
 
 # --- predict -----------------------------------------------------------------------------------
@@ -49,25 +42,21 @@ def run_predict(
     tables = read_for_model(loaded, files)
     labels = [loaded.predict(table.X) for table in tables]
     found = labels_by_file(tables, labels)
-    with writing(out):
-        if one_file:
-            ((path, (values, kept)),) = found.items()
-            write_labels(path, values, out, column, kept, files.header)
-        else:
-            names = output_names(list(found))
-            with atomic_folder(out) as folder:
-                for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
-                    write_labels(path, values, folder / name, column, kept, files.header)
-    sizes = Counter(int(label) for values in labels for label in values)
-    rows = [(f"cluster {i}", f"{sizes[i]:,}") for i in range(len(loaded.centroids))]
-    console.show_facts(f"{count(sum(sizes.values()), 'row')} labelled", rows)
-    files = "" if one_file else f", {count(len(found), 'file')}"
-    console.say(f"The labels are in {str(out)!r}{files}, column {column!r}.")
+    names = [out.name] if one_file else output_names(list(found))
+    with writing(out), nullcontext(out.parent) if one_file else atomic_folder(out) as folder:
+        for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
+            write_labels(path, values, folder / name, column, kept, files.header)
+    sizes = np.bincount(np.concatenate(labels), minlength=len(loaded.centroids))
+    rows = [(f"cluster {i}", f"{size:,}") for i, size in enumerate(sizes)]
+    console.show_facts(f"{count(sizes.sum(), 'row')} labelled", rows)
+    how_many = "" if one_file else f", {count(len(found), 'file')}"
+    console.say(f"The labels are in {str(out)!r}{how_many}, column {column!r}.")
 
 
 def output_names(paths: list[Path]) -> list[str]:
     """Name each output like its input; names that would be the same start with the folder."""
-    suffixes = [path.suffix.lower() if path.suffix.lower() in WRITERS else _OTHERWISE for path in paths]
+    # Formats that can be read but not written become CSV.
+    suffixes = [path.suffix.lower() if path.suffix.lower() in WRITERS else ".csv" for path in paths]
     stems = [name.replace("/", "-").replace("\\", "-") for name in unique_names(paths)]
     return [
         # a.txt and a.data are told apart by their suffix, which is then part of the name
@@ -93,7 +82,7 @@ def run_evaluate(*, model: Path, data: list[Path], json: bool, source: dict[str,
         ("score per sample", number(found["score_per_sample"])),
         ("score per client", f"{number(found['score_per_client'])}  (mean of the scores below)"),
         ("cluster sizes", sizes),
-        *((_TITLES[name], f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
+        *((_TITLES.get(name, name), f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
     ]
     console.show_facts(f"{count(len(loaded.centroids), 'cluster')}, {count(len(tables), 'client')}", rows)
     members = [[c["name"], number(c["n_samples"]), number(c["score"])] for c in found["clients"]]

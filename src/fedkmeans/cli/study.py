@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import typer
+from joblib import parallel_config
 
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.cli import console
@@ -44,49 +45,42 @@ def _results(plan: Path, store: Path | None) -> tuple[Plan, Store, pd.DataFrame]
 
 def run_plan(
     *,
-    plan: Path,
-    store: Path | None,
-    only: Sequence[str] | None,
+    only: list[str] | None,
     runs: int | None,
     clients: str | None,
     n_jobs: int,
     scheduler: str | None,
     quiet: bool,
+    **study: Any,
 ) -> None:
     """Carry out the runs that are not done, and show the progress."""
-    loaded, kept = _open(plan, store)
+    plan, store = _open(**study)
     _check_jobs(n_jobs)
-    tasks = wanted(loaded, only or [], runs, _numbers(clients))
-    done = _count_done(loaded, kept, tasks)
+    tasks = wanted(plan, only or [], runs, _numbers(clients))
+    done = _count_done(plan, store, tasks)
     if not quiet:
-        line = f"{console.plain(loaded.title)}: {count(len(tasks), 'run')}, {done:,} done before"
+        line = f"{console.plain(plan.title)}: {count(len(tasks), 'run')}, {done:,} done before"
         console.err().print(line, style="dim", markup=False, soft_wrap=True)
     started, noted = time.monotonic(), list[str]()
     try:
-        with _cluster(scheduler), _watch(loaded.name, quiet or done == len(tasks)) as show:
+        with _cluster(scheduler), _watch(plan.name, quiet or done == len(tasks)) as show:
 
             def report(progress: Progress) -> None:
                 noted.extend(progress.record.facts.get("notes", [])[:1])
                 show(progress)
 
-            n_done = run_study(
-                loaded, tasks, kept, n_jobs=None if scheduler is not None else n_jobs, report=report
-            )
+            n_jobs_here = None if scheduler is not None else n_jobs
+            n_done = run_study(plan, tasks, store, n_jobs=n_jobs_here, report=report)
     except KeyboardInterrupt as stop:
-        done = _count_done(loaded, kept, tasks)
-        console.interrupted(
-            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command continues them."
-        )
+        done, of = _count_done(plan, store, tasks), count(len(tasks), "run")
+        console.interrupted(f"{done:,} of {of} are done and kept; the same command continues them.")
         raise typer.Exit(exit_code(stop)) from None
     took = duration(time.monotonic() - started)
     if noted:
         console.note(f"{count(len(noted), 'run')} gave a warning, the first: {noted[0]}")
-    if quiet:
-        return
-    if n_done:
-        console.say(f"{count(n_done, 'run')} done in {took}; all {len(tasks):,} are in {str(kept.folder)!r}.")
-    else:
-        console.say(f"Nothing to do: all {len(tasks):,} are in {str(kept.folder)!r}.")
+    if not quiet:
+        what = f"{count(n_done, 'run')} done in {took};" if n_done else "Nothing to do:"
+        console.say(f"{what} all {len(tasks):,} are in {str(store.folder)!r}.")
 
 
 def _check_jobs(n_jobs: int) -> None:
@@ -95,10 +89,8 @@ def _check_jobs(n_jobs: int) -> None:
 
 
 def _numbers(text: str | None) -> list[int]:
-    if text is None:
-        return []
     try:
-        return [int(number) for number in text.split(",")]
+        return [] if text is None else [int(number) for number in text.split(",")]
     except ValueError:
         raise ParameterError(f"must be numbers, as 5,10,100; got {text!r}", parameter="clients") from None
 
@@ -118,8 +110,6 @@ def _cluster(scheduler: str | None) -> Iterator[None]:
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise StudyError("--scheduler needs Dask: pip install 'fedkmeans[dask]'") from error
-    from joblib import parallel_config
-
     try:
         client = distributed.Client(scheduler, timeout=_CLUSTER_S)
     except (OSError, ValueError) as error:
@@ -176,29 +166,28 @@ def _cells(progress: Progress) -> Cells:
 # --- results -----------------------------------------------------------------------------------
 
 
-def show_status(*, plan: Path, store: Path | None) -> None:
+def show_status(**study: Any) -> None:
     """Say how many runs are done, by data and algorithm."""
-    loaded, kept = _open(plan, store)
-    keys, tasks = kept.keys(), tasks_of(loaded)
-    cells: dict[tuple[str, str, str], list[int]] = {}
+    plan, store = _open(**study)
+    keys, tasks = store.keys(), tasks_of(plan)
+    cells: dict[tuple[str, str, str], list[bool]] = {}
     for task in tasks:
-        cell = cells.setdefault((task.data, task.distribution or "–", task.algorithm), [0, 0])
-        cell[0] += key_of(loaded, task) in keys
-        cell[1] += 1
-    done = sum(cell[0] for cell in cells.values())
+        cell = cells.setdefault((task.data, task.distribution or "–", task.algorithm), [])
+        cell.append(key_of(plan, task) in keys)
+    done = sum(map(sum, cells.values()))
     console.show_grid(
-        f"{loaded.title}: {done:,} of {count(len(tasks), 'run')} done, in {str(kept.folder)!r}",
+        f"{plan.title}: {done:,} of {count(len(tasks), 'run')} done, in {str(store.folder)!r}",
         ["data", "distribution", "algorithm"],
         ["done", "of"],
-        [[*cell, f"{n:,}", f"{of:,}"] for cell, (n, of) in cells.items()],
+        [[*names, f"{sum(cell):,}", f"{len(cell):,}"] for names, cell in cells.items()],
         most=200,
     )
 
 
-def export_runs(*, plan: Path, store: Path | None, out: Path) -> None:
+def export_runs(*, out: Path, **study: Any) -> None:
     """Write one row per run; lists are left out."""
-    loaded, _, frame = _results(plan, store)
-    more = ["reference", *REFERENCE_METRICS] if loaded.reference is None else []
+    plan, _, frame = _results(**study)
+    more = ["reference", *REFERENCE_METRICS] if plan.reference is None else []
     with atomic_path(out) as temporary:
         # The same rows give the same file: gzip would write the current time into it.
         packed = {"method": "gzip", "mtime": 1} if out.suffix == ".gz" else None
@@ -210,20 +199,19 @@ def export_runs(*, plan: Path, store: Path | None, out: Path) -> None:
 
 def show_table(
     *,
-    plan: Path,
-    store: Path | None,
     metric: str,
     clients: int | None,
     best: float,
     format: str,  # noqa: A002 (the name of the option)
     out: Path | None,
     rounds: int | None,
+    **study: Any,
 ) -> None:
     """Print a table, or write it to a file."""
     from fedkmeans.study.tables import render
 
-    loaded, _, frame = _results(plan, store)
-    text = render(loaded, frame, metric, clients, format, best, rounds)
+    plan, _, frame = _results(**study)
+    text = render(plan, frame, metric, clients, format, best, rounds)
     if out is None:
         console.out().print(text, markup=False, soft_wrap=True, end="")
         return
@@ -233,36 +221,27 @@ def show_table(
 
 
 def save_figure(
-    *,
-    plan: Path,
-    store: Path | None,
-    out: Path,
-    metric: Sequence[str] | None,
-    best: float,
-    convergence: bool,
-    clients: int | None,
+    *, out: Path, metric: list[str] | None, best: float, convergence: bool, clients: int | None, **study: Any
 ) -> None:
     """Draw metrics against the clients per round, or the score against the rounds, and save."""
     from fedkmeans.study.figures import draw, draw_curves
     from fedkmeans.study.plots import save_figure as save
 
-    loaded, _, frame = _results(plan, store)
+    plan, _, frame = _results(**study)
     metrics = metric or []
     if convergence and len(metrics) > 1:
         raise ParameterError("--convergence draws one --metric: score or excess")
-    figure = (
-        draw_curves(loaded, frame, clients, *metrics) if convergence else draw(loaded, frame, metrics, best)
-    )
+    figure = draw_curves(plan, frame, clients, *metrics) if convergence else draw(plan, frame, metrics, best)
     console.say(f"The figure is in {str(save(figure, out))!r}.")
 
 
-def save_report(*, plan: Path, store: Path | None, out: Path | None) -> None:
+def save_report(*, out: Path | None, **study: Any) -> None:
     """Write the page."""
     from fedkmeans.study.page.study import write_report
 
-    loaded, kept, frame = _results(plan, store)
-    path = kept.folder / "report.html" if out is None else out
-    write_report(loaded, frame, kept.centroids(), path)
+    plan, store, frame = _results(**study)
+    path = store.folder / "report.html" if out is None else out
+    write_report(plan, frame, store.centroids(), path)
     console.say(f"The page is {str(path)!r}; open it in a browser.")
 
 
@@ -275,12 +254,10 @@ def show_demo(*, out: Path, seed: int, n_jobs: int, quick: bool) -> None:
 
     _check_jobs(n_jobs)
     limit = _QUICK_ROUNDS if quick else None
-    seed = check_integer("--seed", seed, least=0)
+    check_integer("--seed", seed, least=0)
     with writing(out), _watch("demo") as report:
         result = demo.run_demo(out, seed=seed, n_jobs=n_jobs, report=report, max_rounds=limit)
-    console.out().print()
-    console.out().print(demo.render_table(result))
-    for line in demo.explain(result):
+    for text in (demo.render_table(result), *demo.explain(result)):
         console.out().print()
-        console.out().print(line, markup=False)
+        console.out().print(text, markup=False)
     console.say(f"The table and {len(result.files) - 1} pictures are in {str(out)!r}.")

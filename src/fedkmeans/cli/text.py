@@ -38,10 +38,10 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def exchanged(history: Mapping[str, Sequence[Any]]) -> str | None:
-    """Say how many bytes all rounds sent and received; None if that was not recorded."""
+def exchanged(history: Mapping[str, Sequence[Any]]) -> str:
+    """Say how many bytes all rounds sent and received; empty if that was not recorded."""
     if not (history.get("bytes_sent") and history.get("bytes_received")):
-        return None
+        return ""
     sent, received = (decimal(sum(history[name])) for name in ("bytes_sent", "bytes_received"))
     return f"{sent} to the clients, {received} back"
 

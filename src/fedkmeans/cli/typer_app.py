@@ -9,23 +9,14 @@ from importlib.util import find_spec
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
 from fedkmeans.cli.commands import COMMANDS, START_HELP, Command, help_text
-from fedkmeans.cli.error_handling import Group, SubGroup, hide_types
+from fedkmeans.cli.error_handling import Group, SingleCommand, SubGroup
 from fedkmeans.cli.federation_commands import FEDERATION_COMMANDS, FEDERATION_HELP, SITE_COMMANDS, SITE_HELP
 from fedkmeans.cli.options import CHOICES, Option
 from fedkmeans.cli.process import WRONG_INPUT
 from fedkmeans.cli.study_commands import STUDY_COMMANDS, STUDY_HELP
 from fedkmeans.errors import ParameterError
-
-
-class _Command(TyperCommand):
-    """A command whose help does not show Python's types."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options."""
-        return hide_types(super().get_params(ctx))
 
 
 def _function(command: Command) -> Callable[..., None]:
@@ -60,7 +51,7 @@ def _function(command: Command) -> Callable[..., None]:
 
 def _add(to: typer.Typer, commands: Mapping[str, Command]) -> None:
     for name, command in commands.items():
-        to.command(name, cls=_Command, help=help_text(command.help))(_function(command))
+        to.command(name, cls=SingleCommand, help=help_text(command.help))(_function(command))
 
 
 def _group(name: str, help_: str, commands: Mapping[str, Command]) -> None:
