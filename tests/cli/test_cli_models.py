@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fedkmeans import KFed
-from fedkmeans.cli.text import number
+from fedkmeans.cli.console import number
 from fedkmeans.errors import ModelError
 from fedkmeans.model import Model
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from fedkmeans._utils.checks import PARAMETERS, check_integer
+from fedkmeans.cli.console import count, exchanged, why_stopped
+from fedkmeans.cli.files import names
 from fedkmeans.cli.fit import WEIGHTING_NAMES
-from fedkmeans.cli.inputs import names
 from fedkmeans.cli.options import OPTIONS, TUNING, Option
 from fedkmeans.cli.progress import watch_rounds
-from fedkmeans.cli.text import count, exchanged, why_stopped
 from fedkmeans.errors import DataError, FedKMeansWarning, ParameterError, Setting, as_typed, option_of
 from fedkmeans.kernels.weighting import WEIGHTINGS
 from fedkmeans.registry import ALGORITHMS

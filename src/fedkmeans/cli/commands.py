@@ -17,15 +17,9 @@ from fedkmeans.cli.options import BUILT_IN, SOURCE, TUNING, Option, shared
 class Command(NamedTuple):
     """A row of the table.
 
-    Attributes
-    ----------
-    run : str
-        ``module:function`` within `fedkmeans.cli`. The function takes the options as keywords; options
-        of one group come as one dict.
-    help : str
-        Paragraphs, and indented examples.
-    options : dict
-        How each option is typed and its help, or a row of the table of options; in the order of the help.
+    `run` is ``module:function`` within `fedkmeans.cli`; the function takes the options as keywords, and
+    those of one group as one dict. `help` has paragraphs and indented examples. `options` has, in the order
+    of the help, how each is typed with its help, or a row of the table of options.
     """
 
     run: str
@@ -49,8 +43,7 @@ START_HELP = """Federated k-means: cluster data that may not be pooled.
   fedkmeans fit north.csv south.csv -k 3          # one file a client
   fedkmeans predict model new.csv --out new.labels.csv
   fedkmeans study run studies/quick.toml          # compare algorithms
-  fedkmeans federation new DIR --host H --site A  # rows that stay elsewhere
-"""
+  fedkmeans federation new DIR --host H --site A  # rows that stay elsewhere"""
 
 COMMANDS = {
     "demo": Command(
@@ -59,8 +52,7 @@ COMMANDS = {
 
           fedkmeans demo
           fedkmeans demo --out pictures --seed 1
-          fedkmeans demo --quick     # few rounds: sooner, not the paper's figures
-        """,
+          fedkmeans demo --quick     # few rounds: sooner, not the paper's figures""",
         {
             "--out -o FOLDER = fedkmeans-demo": "Folder for the table and the pictures.",
             "--seed N = 0": "Same seed, same result.",
@@ -83,8 +75,7 @@ COMMANDS = {
           fedkmeans fit clients/ -k 5 --clients-per-round 10    # ten take turns
           fedkmeans fit clients/ -k 5 --algorithm dwf           # as in the paper
           fedkmeans fit --dataset synthetic --distribution non-iid -k 5
-          fedkmeans fit clients/ -k 5 --out clusters.safetensors    # one file
-        """,
+          fedkmeans fit clients/ -k 5 --out clusters.safetensors    # one file""",
         {
             **shared("k"),
             "DATA... = none": "Files, one a client, or folders of such files: .csv .tsv .txt .data .parquet "
@@ -104,8 +95,7 @@ COMMANDS = {
 
           fedkmeans predict model new.csv --out labelled.csv
           fedkmeans predict model new.csv --out labelled.parquet --column group
-          fedkmeans predict model clients/ --out labelled/ --missing drop-rows
-        """,
+          fedkmeans predict model clients/ --out labelled/ --missing drop-rows""",
         {
             **shared("model"),
             **_SOME_DATA,
@@ -127,8 +117,7 @@ COMMANDS = {
 
           fedkmeans evaluate model north.csv south.csv
           fedkmeans evaluate model clients/ --label diagnosis
-          fedkmeans evaluate model all.csv --client-column hospital --json
-        """,
+          fedkmeans evaluate model all.csv --client-column hospital --json""",
         {**shared("model"), **_SOME_DATA, **shared("label", "client_column", "missing", "header", "json")},
     ),
     "report": Command(
@@ -158,8 +147,7 @@ COMMANDS = {
           fedkmeans partition --dataset digits --how dirichlet --alpha 0.3 \\
               --n-clients 20 --out clients
           fedkmeans partition all.csv --how clustered --n-clients 5 --out clients
-          fedkmeans partition all.csv --how by-column --column hospital --out clients
-        """,
+          fedkmeans partition all.csv --how by-column --column hospital --out clients""",
         {
             "--how HOW = required": "One of the ways named above.",
             "--out -o FOLDER = required": "A new folder for the files.",
@@ -181,8 +169,109 @@ COMMANDS = {
           fedkmeans inspect model
           fedkmeans inspect clusters.safetensors --json
           fedkmeans inspect hospital.csv --label diagnosis
-          fedkmeans inspect clients/
-        """,
+          fedkmeans inspect clients/""",
         {"PATH": "A model, a data file or a folder.", **shared(*SOURCE, "json")},
+    ),
+}
+
+_PLAN = {"PLAN": "The study's plan, a TOML file."}
+_STORE = {"--store FOLDER": "Where its runs are kept. Default: fedkmeans-studies/NAME."}
+
+STUDY_HELP = """Compare algorithms: many runs from one plan, stopped and resumed at will, as tables, figures,
+a page.
+
+  fedkmeans study run studies/quick.toml               # two minutes
+  fedkmeans study table studies/quick.toml
+  fedkmeans study report studies/quick.toml            # a page to open"""
+
+STUDY_COMMANDS = {
+    "run": Command(
+        "study:run_plan",
+        """Carry out the runs of a plan that are not done yet.
+
+        Each finished run is kept at once. Stop at any time, with Ctrl-C or otherwise; the same command goes
+        on where it was.
+
+          fedkmeans study run studies/quick.toml
+          fedkmeans study run studies/paper-mnist.toml --runs 20 --clients 100
+          fedkmeans study run plan.toml --only algorithm=dwf,ewf --only data=mnist
+          fedkmeans study run plan.toml --scheduler tcp://node1:8786      # Dask""",
+        {
+            **_PLAN,
+            **_STORE,
+            "--only KEY=NAMES...": "Only some: data=, distribution= or algorithm= with names, a,b. May be "
+            "repeated.",
+            "--runs N": "So many runs of each, rather than the plan's.",
+            "--clients N,N": "Only these numbers of clients per round.",
+            "--n-jobs N = -1": "Runs at a time; -1: one a core.",
+            "--scheduler ADDRESS": "Run on the Dask cluster with this scheduler instead.",
+            **shared("quiet"),
+        },
+    ),
+    "status": Command(
+        "study:show_status",
+        """Say how many runs of a plan are done.
+
+          fedkmeans study status studies/quick.toml""",
+        {**_PLAN, **_STORE},
+    ),
+    "export": Command(
+        "study:export_runs",
+        """Write all finished runs to a CSV file, one row a run, for other programs; .csv.gz to compress it.
+
+          fedkmeans study export studies/quick.toml --out quick.csv""",
+        {**_PLAN, "--out -o FILE = required": "The CSV file.", **_STORE},
+    ),
+    "table": Command(
+        "study:show_table",
+        """Lay out the results as in the paper's tables, with the paper's own values beside them.
+
+        Mean, best and standard deviation of the runs. Where the paper has the same cell: its values, the
+        difference in its standard deviations, and in those of the means' difference.
+
+          fedkmeans study table studies/quick.toml
+          fedkmeans study table studies/paper-mnist.toml --metric accuracy --best 0.5
+          fedkmeans study table studies/paper-mnist.toml --format latex -o mnist.tex""",
+        {
+            **_PLAN,
+            **_STORE,
+            "--metric NAME = score": "score, accuracy, v_measure, homogeneity, completeness, excess or "
+            "rounds_to_within.",
+            "--clients N": "Clients per round. Default: the most there are runs of.",
+            "--best SHARE = 1": "Share of the runs that counts: those of lowest score.",
+            "--format NAME = text": "text, markdown, latex or csv.",
+            "--rounds N": "After so many rounds, rather than at the end.",
+            "--out -o FILE": "Write it there; a file there is replaced.",
+        },
+    ),
+    "figure": Command(
+        "study:save_figure",
+        """Draw a metric against the number of clients per round, as in the paper's figures.
+
+        Mean and standard deviation over the best half of the runs, those with the lowest score. Or, with
+        --convergence, the score against the rounds, for the first runs.
+
+          fedkmeans study figure studies/quick.toml --out quick.png
+          fedkmeans study figure studies/paper-mnist.toml --metric accuracy -o a.pdf
+          fedkmeans study figure studies/quick.toml --best 1 --out all-runs.png
+          fedkmeans study figure studies/quick.toml --convergence --out rounds.png""",
+        {
+            **_PLAN,
+            "--out -o FILE = study.png": "Where to: .pdf, .png or .svg.",
+            **_STORE,
+            "--metric NAME...": "A row of panels each. Default: score, accuracy and v_measure.",
+            "--best SHARE = 0.5": "Share of the runs to draw, 0 to 1.",
+            "--convergence": "Draw score or excess against the rounds instead.",
+            "--clients N": "Clients per round, for --convergence. Default: the most.",
+        },
+    ),
+    "report": Command(
+        "study:save_report",
+        """Write one page with all of it: tables, figures to explore, convergence, centroid images.
+
+        A single HTML file that needs no network, to keep or to send.
+
+          fedkmeans study report studies/quick.toml --out quick.html""",
+        {**_PLAN, "--out -o FILE": "The page. Default: report.html among the runs.", **_STORE},
     ),
 }

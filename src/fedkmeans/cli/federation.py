@@ -13,18 +13,12 @@ import typer
 
 from fedkmeans._utils.checks import check_real
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, names, read_source
+from fedkmeans.cli.console import count
+from fedkmeans.cli.files import Source, names, read_source
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.text import count
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.certificates import (
-    AUTHORITY_DAYS,
-    check_site_private,
-    days_left,
-    read_site_public,
-)
+from fedkmeans.flower.deploy import certificates, services
 from fedkmeans.flower.deploy.folder import (
     CONNECTION,
     FederationDetails,
@@ -88,7 +82,7 @@ def _public_keys(texts: list[str] | None) -> dict[str, bytes]:
         site, equals, file = text.partition("=")
         if not equals:
             raise ParameterError(f"must be SITE=FILE, got {text!r}", parameter="public_key")
-        keys[site] = read_site_public(Path(file).read_bytes(), file)
+        keys[site] = certificates.read_site_public(Path(file).read_bytes(), file)
     return keys
 
 
@@ -110,10 +104,10 @@ def _until_ctrl_c(message: str) -> Iterator[None]:
 
 def renew_certificate(*, folder: Path, days: float) -> None:
     """Make a new certificate for the server."""
-    check_real("--days", days, low=0, high=AUTHORITY_DAYS, low_open=True)
+    check_real("--days", days, low=0, high=certificates.AUTHORITY_DAYS, low_open=True)
     federation = FederationFolder(folder)
     renew_server(federation, days)
-    left = days_left((federation / "private/server.crt").read_bytes())
+    left = certificates.days_left((federation / "private/server.crt").read_bytes())
     console.say(f"The new certificate is good for {left:.0f} days. Start the server again for it to be used.")
 
 
@@ -145,7 +139,7 @@ def status_of(folder: FederationFolder) -> dict[str, Any]:
         runs[path.name] = {**RunFolder(path).status(), "rounds": rounds[-1] if rounds else 0}
     return {
         "server": up,
-        "certificate_days": days_left((folder / "private/server.crt").read_bytes()),
+        "certificate_days": certificates.days_left((folder / "private/server.crt").read_bytes()),
         "sites": {site: online.get(str(nodes.get(site)), otherwise) for site in sites},
         "runs": runs,
     }
@@ -173,7 +167,7 @@ def join_federation(
     """Check the rows, store them for answers, connect and stay connected."""
     join = JoinFile.read(join_file)
     if key is not None:
-        check_site_private(key.read_bytes(), str(key))
+        certificates.check_site_private(key.read_bytes(), str(key))
     site = _site(join, Source.of(data, **source), SitePolicy(min_cluster_size))
     folder = (folder or join_file.with_suffix("")).resolve()
     member = make_ready(join, site, folder, key)

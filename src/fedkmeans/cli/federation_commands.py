@@ -19,12 +19,10 @@ It runs on Flower and needs the extra: pip install 'fedkmeans\\[flower]'.
       --site north --site south --site west
   fedkmeans federation serve hospitals       # leave it running
   fedkmeans federation status hospitals      # who is connected
-  fedkmeans federation run hospitals -k 4    # the model is in hospitals/runs
-"""
+  fedkmeans federation run hospitals -k 4    # the model is in hospitals/runs"""
 SITE_HELP = """Cluster rows that stay at several organisations: a site's side.
 
-  fedkmeans site join north.toml --data patients.csv    # leave it running
-"""
+  fedkmeans site join north.toml --data patients.csv    # leave it running"""
 
 FEDERATION_COMMANDS = {
     "new": Command(
@@ -40,8 +38,7 @@ FEDERATION_COMMANDS = {
           fedkmeans federation new hospitals --host fed.example.org --site north \\
               --columns age,bmi,glucose      # what every site must have
           fedkmeans federation new banks --host 10.0.0.7 --port 443 \\
-              --site a --site b --public-key b=b.pub
-        """,
+              --site a --site b --public-key b=b.pub""",
         {
             "DIR": "A new folder.",
             "--host HOST = required": "Name or address by which sites reach the server.",
@@ -61,8 +58,7 @@ FEDERATION_COMMANDS = {
         goes on where it was.
 
           fedkmeans federation serve hospitals
-          fedkmeans federation serve hospitals --listen 127.0.0.1   # only here
-        """,
+          fedkmeans federation serve hospitals --listen 127.0.0.1   # only here""",
         {**_FOLDER, "--listen ADDRESS = 0.0.0.0": "Address that sites may come to."},
     ),
     "run": Command(
@@ -75,8 +71,7 @@ FEDERATION_COMMANDS = {
           fedkmeans federation run hospitals -k 4
           fedkmeans federation run hospitals -k 4 --name spring --max-rounds 30
           fedkmeans federation run hospitals -k 4 --name spring --resume
-          fedkmeans federation run hospitals -k 4 --min-answers 3 --timeout 120
-        """,
+          fedkmeans federation run hospitals -k 4 --min-answers 3 --timeout 120""",
         {
             **_FOLDER,
             **shared("k", "algorithm", "seed"),
@@ -94,8 +89,7 @@ FEDERATION_COMMANDS = {
         """Say which sites are connected, and how the runs stand.
 
           fedkmeans federation status hospitals
-          fedkmeans federation status hospitals --json
-        """,
+          fedkmeans federation status hospitals --json""",
         {**_FOLDER, **shared("json")},
     ),
     "add": Command(
@@ -103,16 +97,14 @@ FEDERATION_COMMANDS = {
         """Add sites to a federation: a join file for each. Runs that are under way go on without them.
 
           fedkmeans federation add hospitals --site east
-          fedkmeans federation add hospitals --site east --public-key east=east.pub
-        """,
+          fedkmeans federation add hospitals --site east --public-key east=east.pub""",
         {**_FOLDER, **_SITES, **_PUBLIC_KEY},
     ),
     "remove": Command(
         "federation:remove_from_federation",
         """Remove a site: its key is taken back, and it is cut off at once. Needs the server to be running.
 
-          fedkmeans federation remove hospitals --site east
-        """,
+          fedkmeans federation remove hospitals --site east""",
         {**_FOLDER, "--site NAME = required": "The site."},
     ),
     "renew": Command(
@@ -120,8 +112,7 @@ FEDERATION_COMMANDS = {
         """Make a new certificate for the server; sites need not do anything. Start the server again
         afterwards.
 
-          fedkmeans federation renew hospitals
-        """,
+          fedkmeans federation renew hospitals""",
         {**_FOLDER, "days": replace(Option.of("--days N = 365", "For how long it is good."), type=float)},
     ),
 }
@@ -135,8 +126,7 @@ SITE_COMMANDS = {
 
           fedkmeans site join north.toml --data patients.csv
           fedkmeans site join north.toml --data patients.csv --label diagnosis --check
-          fedkmeans site join north.toml --data patients.parquet --key north-key
-        """,
+          fedkmeans site join north.toml --data patients.parquet --key north-key""",
         {
             "JOINFILE": "From who runs the federation.",
             "--data FILE = required": "The site's rows.",

@@ -17,9 +17,9 @@ from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans._utils.seeding import as_seed
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
+from fedkmeans.cli.console import about_result, about_round, count, duration, time_left
 from fedkmeans.cli.fit import checked_tuning
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.text import about_result, about_round, count, duration, time_left
 from fedkmeans.errors import DataError, FederationError, ParameterError, option_of
 from fedkmeans.flower.deploy import services
 from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, check_site_name

@@ -18,12 +18,11 @@ from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.algorithms.fit import MemorySetting, agree_on_schema
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, deal_out, notes_on_columns, read_source
+from fedkmeans.cli.console import about_result, count, duration, exchanged, number
+from fedkmeans.cli.files import Source, check_model_place, deal_out, notes_on_columns, read_source
 from fedkmeans.cli.options import TUNING
-from fedkmeans.cli.outputs import check_model_place
 from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import watch_rounds
-from fedkmeans.cli.text import about_result, count, duration, exchanged, number
 from fedkmeans.client.in_process import InProcess
 from fedkmeans.client.site import Site
 from fedkmeans.data import read_table

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, note_on_headers, notes_on_columns, notes_on_rows, reading
-from fedkmeans.cli.text import count, exchanged, number, why_stopped
+from fedkmeans.cli.console import count, exchanged, number, why_stopped
+from fedkmeans.cli.files import Source, note_on_headers, notes_on_columns, notes_on_rows, reading
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names
 from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name

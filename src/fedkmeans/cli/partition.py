@@ -18,9 +18,17 @@ from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, check_way, note_on_headers, notes_on_rows, numbered, reading
-from fedkmeans.cli.outputs import check_new_folder, writing
-from fedkmeans.cli.text import number
+from fedkmeans.cli.console import number
+from fedkmeans.cli.files import (
+    Source,
+    check_new_folder,
+    check_way,
+    note_on_headers,
+    notes_on_rows,
+    numbered,
+    reading,
+    writing,
+)
 from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
 from fedkmeans.errors import DataError, ParameterError
 

@@ -33,9 +33,6 @@ def exit_code(stop: KeyboardInterrupt) -> int:
     return 128 + (stop.number if isinstance(stop, Ended) else signal.SIGINT)
 
 
-# --- streams -----------------------------------------------------------------------------------
-
-
 def make_streams_safe() -> None:
     """Replace characters that a stream cannot encode, instead of failing."""
     codecs.register_error("fedkmeans", _something_like_it)
@@ -49,9 +46,6 @@ def _something_like_it(error: UnicodeError) -> tuple[str, int]:
         raise error
     text = error.object[error.start : error.end]
     return "".join(_INSTEAD.get(character, "?") for character in text), error.end
-
-
-# --- signals -----------------------------------------------------------------------------------
 
 
 def end_like_ctrl_c() -> None:

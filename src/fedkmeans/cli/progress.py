@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from fedkmeans.algorithms.rounds import Observer
 from fedkmeans.algorithms.state import RoundInfo
 from fedkmeans.cli import console
-from fedkmeans.cli.text import about_round, about_score, time_left
+from fedkmeans.cli.console import about_round, about_score, time_left
 
 _REFRESH_S = 0.1
 _FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 30.0

@@ -12,9 +12,8 @@ import numpy as np
 
 from fedkmeans._utils.typing import DataArray
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, read_for_model
-from fedkmeans.cli.outputs import check_new_file, check_new_folder, writing
-from fedkmeans.cli.text import count, number
+from fedkmeans.cli.console import count, number
+from fedkmeans.cli.files import Source, check_new_file, check_new_folder, read_for_model, writing
 from fedkmeans.data import ClientTable, atomic_folder, labels_by_file, write_labels
 from fedkmeans.data.clients import unique_names
 from fedkmeans.data.labels import WRITERS
@@ -24,9 +23,6 @@ from fedkmeans.model import Model
 from fedkmeans.protocol.messages import ScoreTotals
 
 _TITLES = {"v_measure": "v-measure", "adjusted_rand": "adjusted Rand index"}
-
-
-# --- predict -----------------------------------------------------------------------------------
 
 
 def run_predict(
@@ -63,9 +59,6 @@ def output_names(paths: list[Path]) -> list[str]:
         (stem if stem.lower().endswith(suffix) else stem + suffix)
         for stem, suffix in zip(stems, suffixes, strict=True)
     ]
-
-
-# --- evaluate ----------------------------------------------------------------------------------
 
 
 def run_evaluate(*, model: Path, data: list[Path], json: bool, source: dict[str, Any]) -> None:
@@ -120,9 +113,6 @@ def _one_type(labels: list[DataArray]) -> DataArray:
     joined = np.concatenate(labels)
     # scikit-learn takes labels such as 1.5 for the targets of a regression; as text they are names.
     return joined.astype(str) if joined.dtype.kind == "f" else joined
-
-
-# --- report ------------------------------------------------------------------------------------
 
 
 def write_page(*, model: Path, out: Path, title: str | None, force: bool) -> None:

@@ -15,10 +15,10 @@ from joblib import parallel_config
 
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.cli import console
-from fedkmeans.cli.outputs import writing
+from fedkmeans.cli.console import count, duration
+from fedkmeans.cli.files import writing
 from fedkmeans.cli.process import exit_code
 from fedkmeans.cli.progress import Cells, watch
-from fedkmeans.cli.text import count, duration
 from fedkmeans.data import atomic_path
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Plan, Progress, Store, key_of, load_plan, run_study, tasks_of, wanted

@@ -10,12 +10,11 @@ from typing import Any
 
 import typer
 
-from fedkmeans.cli.commands import COMMANDS, START_HELP, Command, help_text
+from fedkmeans.cli.commands import COMMANDS, START_HELP, STUDY_COMMANDS, STUDY_HELP, Command, help_text
 from fedkmeans.cli.error_handling import Group, SingleCommand, SubGroup
 from fedkmeans.cli.federation_commands import FEDERATION_COMMANDS, FEDERATION_HELP, SITE_COMMANDS, SITE_HELP
 from fedkmeans.cli.options import CHOICES, Option
 from fedkmeans.cli.process import WRONG_INPUT
-from fedkmeans.cli.study_commands import STUDY_COMMANDS, STUDY_HELP
 from fedkmeans.errors import ParameterError
 
 

@@ -1,9 +1,11 @@
-"""The data that a command reads: files or a built-in data set, for fitting and for use with a model."""
+"""The data that a command reads, for fitting and for use with a model; and checks of places to write to."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,12 +19,12 @@ from fedkmeans.cli import console
 from fedkmeans.client.site import Site
 from fedkmeans.data import PARTITIONERS, ClientTable, load_dataset, partition, read_clients
 from fedkmeans.data.clients import data_files
-from fedkmeans.data.readers import TEXT_SUFFIXES, read_raw
+from fedkmeans.data.readers import READERS, TEXT_SUFFIXES, read_raw
 from fedkmeans.data.tables import Table
 from fedkmeans.data.text import find_layout
 from fedkmeans.data.wording import listing
-from fedkmeans.errors import ModelError, ParameterError
-from fedkmeans.model import Model
+from fedkmeans.errors import DataError, ModelError, ParameterError
+from fedkmeans.model import FILE_SUFFIX, Model, check_destination, is_model
 
 # Beyond this ratio of standard deviations the wider column dominates all distances.
 _UNEVEN = 100.0
@@ -48,19 +50,11 @@ class Source:
     header: bool | None = None
 
     @classmethod
-    def of(
-        cls,
-        data: Path | Sequence[Path] | None,
-        *,
-        columns: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        header: str | None = None,
-        **others: Any,
-    ) -> Self:
+    def of(cls, data: Path | Sequence[Path] | None, header: str | None = None, **options: Any) -> Self:
         """Make a source of the options as typed."""
         paths = (data,) if isinstance(data, Path) else tuple(data or ())
-        has_header = None if header is None else header == "yes"
-        return cls(paths, columns=tuple(columns) or None, drop=tuple(drop), header=has_header, **others)
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+        return cls(paths, header=None if header is None else header == "yes", **given)
 
 
 def read_source(source: Source, fixed_columns: bool = False) -> list[ClientTable]:
@@ -259,3 +253,78 @@ def _standard_deviations(shards: Sequence[DataArray]) -> FloatArray:
     mean = (sizes * means).sum(axis=0) / sizes.sum()
     pooled: FloatArray = (sizes * (within + (means - mean) ** 2)).sum(axis=0) / sizes.sum()
     return np.sqrt(pooled)
+
+
+# --- places to write to ------------------------------------------------------------------------
+
+
+def check_model_place(out: Path, force: bool) -> None:
+    """Raise unless a model can be saved at `out`; with `force` a model there is replaced."""
+    if out.suffix.lower() in READERS:
+        raise ModelError(
+            f"--out {str(out)!r} has the suffix of a data file; a model is a folder or NAME{FILE_SUFFIX}"
+        )
+    _refuse_here(out, f"a folder or NAME{FILE_SUFFIX}")
+    _refuse_inside_model(out)
+    check_destination(out)
+    if not force and (out.is_file() or (out.is_dir() and any(out.iterdir()))):
+        raise ModelError(f"{str(out)!r} holds a model; choose another --out, or replace it with --force")
+
+
+def check_new_folder(out: Path) -> None:
+    """Raise unless `out` can become a new folder."""
+    _refuse_here(out, "a new folder")
+    if out.is_dir() and any(out.iterdir()):
+        raise DataError(f"folder {str(out)!r} is not empty; choose a new folder, or empty it first")
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{str(out)!r} is a file, and a folder is needed; choose another name with --out")
+    if out.suffix.lower() in READERS:
+        raise DataError(
+            f"--out {str(out)!r} has the suffix of a file, and several files go to a folder; name a folder"
+        )
+    _check_parent(out)
+
+
+def check_new_file(out: Path, force: bool) -> None:
+    """Raise unless `out` can become a file; with `force` a file there is replaced."""
+    if out.is_dir():
+        raise DataError(f"{str(out)!r} is a folder, and a file is needed; give the name of a file in it")
+    if out.exists() and not force:
+        raise DataError(f"file {str(out)!r} exists; choose another name, or replace it with --force")
+    _check_parent(out)
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Report an error of writing with the name of the place, not with that of a temporary file."""
+    try:
+        yield
+    except OSError as error:
+        cause = os.strerror(error.errno) if error.errno else str(error)
+        raise DataError(
+            f"{str(out)!r} cannot be written: {cause}; check its permissions and the space on the disk"
+        ) from error
+
+
+def _refuse_here(out: Path, what: str) -> None:
+    # An empty name also means the current folder, which must not be replaced.
+    if out == Path():
+        raise DataError(f"--out needs a name; give the name of {what}")
+
+
+def _refuse_inside_model(out: Path) -> None:
+    parent = out.absolute().parent
+    if parent.is_dir() and is_model(parent):
+        raise DataError(
+            f"{str(out)!r} is inside the model {str(out.parent)!r}, which would no longer be one; choose "
+            "another place"
+        )
+
+
+def _check_parent(out: Path) -> None:
+    parent = out.resolve().parent
+    if not parent.is_dir():
+        raise DataError(
+            f"{str(out)!r} cannot be written: {str(out.parent)!r} is not an existing folder; create it first"
+        )
+    _refuse_inside_model(out)
