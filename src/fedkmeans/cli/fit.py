@@ -208,7 +208,7 @@ def _fit_federated(estimator: Any, sites: list[Site], title: str, quiet: bool) -
 def _fit_pooled(estimator: Any, sites: list[Site], title: str, quiet: bool) -> None:
     # The same checks as for a federation, with the same messages.
     run(InProcess(sites), agree_on_schema(tuple(site.name for site in sites), estimator.n_clusters))
-    X = sites[0].X if len(sites) == 1 else np.concatenate([site.X for site in sites])
+    X: Any = sites[0].X if len(sites) == 1 else np.concatenate([site.X for site in sites])
     names = sites[0].feature_names
     rows = count(len(X), "row")
     console.note(f"k-means is not federated: it pools the {rows} of all clients in one place.")

@@ -121,8 +121,8 @@ def _facts(column: Column, n_rows: int) -> _Facts:
     values = np.empty(0 if numeric_dtype(column) is None else int(known.sum()))
     if len(values):
         fill(values, column, known)
-    numbers = values.min(initial=np.inf), values.max(initial=-np.inf), values.sum()
-    return type_name(column), n_rows, int((~known).sum()), *map(float, numbers)
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    return type_name(column), n_rows, int((~known).sum()), low, high, float(values.sum())
 
 
 def _described(name: str, files: list[_Facts]) -> dict[str, Any]:

@@ -52,15 +52,14 @@ class Option:
         words = typed.split()
         flags = tuple(word for word in words if word.startswith("-"))
         if flags == tuple(words):
-            name, metavar, type_, value = flags[0], None, bool, False
-        else:
-            metavar = words[-1].removesuffix("...")
-            name = flags[0] if flags else _ARGUMENTS.get(metavar, metavar.lower())
-            type_ = _TYPES.get(metavar, str)
-            default = default or ("none" if flags else "required")
-            value = _DEFAULTS[default] if default in _DEFAULTS else type_(default)
-            type_ = list[type_] if typed.endswith("...") else type_
-        name = name.lstrip("-").replace("-", "_")
+            return cls(_name(flags[0]), flags, None, bool, False, help_, panel, group)
+        metavar = words[-1].removesuffix("...")
+        name = _name(flags[0]) if flags else _ARGUMENTS.get(metavar, metavar.lower())
+        type_: Any = _TYPES.get(metavar, str)
+        default = default or ("none" if flags else "required")
+        value = _DEFAULTS[default] if default in _DEFAULTS else type_(default)
+        if typed.endswith("..."):
+            type_ = list[type_]
         return cls(name, flags, metavar, type_, value, help_, panel, group)
 
     def parameter(self) -> inspect.Parameter:
@@ -73,6 +72,10 @@ class Option:
         return inspect.Parameter(
             self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=Annotated[type_, info]
         )
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
 
 
 _TABLE = {

@@ -17,18 +17,7 @@ import pyarrow.parquet as pq
 from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import DataArray, IntArray
-from fedkmeans.cli import console
-from fedkmeans.cli.console import number
-from fedkmeans.cli.files import (
-    Source,
-    check_new_folder,
-    check_way,
-    note_on_headers,
-    notes_on_rows,
-    numbered,
-    reading,
-    writing,
-)
+from fedkmeans.cli import console, files
 from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
 from fedkmeans.errors import DataError, ParameterError
 
@@ -60,10 +49,10 @@ def run_partition(
 ) -> None:
     """Write one file per client; the folder appears complete or not at all."""
     dataset = built_in.pop("dataset", None)
-    how = check_way("--how", how, () if how == _BY_COLUMN else built_in, more=(_BY_COLUMN,))
+    how = files.check_way("--how", how, () if how == _BY_COLUMN else built_in, more=(_BY_COLUMN,))
     check_choice("--format", format, ("csv", "parquet", "npz"))
-    check_new_folder(out)
-    rows = _read(Source.of(data, client_column=column, **source), dataset, how)
+    files.check_new_folder(out)
+    rows = _read(files.Source.of(data, client_column=column, **source), dataset, how)
     if how != _BY_COLUMN:
         numbers, names = _dealt(rows, how, n_clients, seed, built_in)
     elif n_clients is not None or built_in:
@@ -75,12 +64,12 @@ def run_partition(
     sizes = np.bincount(numbers)
     # Sorted once, so that a thousand clients do not take a thousand passes over the rows.
     chosen = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])
-    with writing(out), atomic_folder(out) as folder:
+    with files.writing(out), atomic_folder(out) as folder:
         for name, some in zip(names, chosen, strict=True):
             _write(folder / f"{name}.{format}", rows, some)
     facts = [
-        ("clients", number(len(sizes))),
-        ("rows", number(len(rows.X))),
+        ("clients", console.number(len(sizes))),
+        ("rows", console.number(len(rows.X))),
         ("rows a client", f"{sizes.min():,} to {sizes.max():,}"),
         ("seed", seed),
     ]
@@ -90,7 +79,7 @@ def run_partition(
     console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {place} -k K{label}")
 
 
-def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
+def _read(source: files.Source, dataset: str | None, how: str) -> RowsToDeal:
     if (dataset is None) == (not source.paths):
         raise ParameterError("give either a data file or a built-in data set with --dataset; see --help")
     if (how == _BY_COLUMN) != (source.client_column is not None):
@@ -98,10 +87,10 @@ def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
     if dataset is not None and source.header is not None:
         raise ParameterError("--header belongs to a data file, not to --dataset")
     if dataset is None:
-        table = read_table(source.paths[0], **reading(source, source.paths))
-        for note in notes_on_rows([table]):
+        table = read_table(source.paths[0], **files.reading(source, source.paths))
+        for note in files.notes_on_rows([table]):
             console.note(note)
-        note_on_headers(source, {table.path: table.is_named})
+        files.note_on_headers(source, {table.path: table.is_named})
         return RowsToDeal(table.X, table.feature_names, table.labels, source.label or "y", table.clients)
     built_in = load_dataset(dataset)
     names = built_in.feature_names or tuple(f"x{i}" for i in range(built_in.X.shape[1]))
@@ -118,22 +107,22 @@ def _dealt(
     if PARTITIONERS[how].needs_y and rows.labels is None:
         raise ParameterError(f"--how {how} deals rows out by their labels; name their column with --label")
     rng = generator(check_integer("--seed", seed, least=0), "partition")
-    return partition(how, rows.X, rows.labels, n_clients, rng, **options), numbered(n_clients)
+    return partition(how, rows.X, rows.labels, n_clients, rng, **options), files.numbered(n_clients)
 
 
 def _by_column(rows: RowsToDeal) -> tuple[IntArray, Sequence[str]]:
     if rows.owners is None:
         raise DataError("the file names no client in any row; choose another --how")
     numbers, names = by_column(rows.owners)
-    files = [_file_name(name) for name in names]
-    for i, file in enumerate(files):
+    called = [_file_name(name) for name in names]
+    for i, file in enumerate(called):
         # Without case, as some file systems do not distinguish it.
-        first = [other.lower() for other in files].index(file.lower())
+        first = [other.lower() for other in called].index(file.lower())
         if first != i:
             raise DataError(
                 f"clients {names[first]!r} and {names[i]!r} would both be written as {file!r}; rename one"
             )
-    return numbers, files
+    return numbers, called
 
 
 def _file_name(client: str) -> str:

@@ -51,6 +51,7 @@ def _something_like_it(error: UnicodeError) -> tuple[str, int]:
 def end_like_ctrl_c() -> None:
     """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup)."""
     terminals = [number for number in (1, 2) if os.isatty(number)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     ignored_until = 0.0
 
     def end(number: int, _: FrameType | None) -> None:
@@ -61,7 +62,9 @@ def end_like_ctrl_c() -> None:
         # Python removes its handlers before it exits; a late signal would change the exit code.
         atexit.register(_ignore)
         if number not in (signal.SIGTERM, signal.SIGINT):
-            _leave(terminals)
+            # The terminal has hung up; writing there would raise an error.
+            for terminal in terminals:
+                os.dup2(nowhere, terminal)
         raise Ended(number)
 
     for number in _SIGNALS:
@@ -72,14 +75,6 @@ def end_like_ctrl_c() -> None:
 def _ignore() -> None:
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-
-
-def _leave(terminals: list[int]) -> None:
-    """Discard output to a terminal that has hung up; writing there would raise an error."""
-    for number in terminals:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, number)
-        os.close(nowhere)
 
 
 @contextmanager

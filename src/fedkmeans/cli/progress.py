@@ -47,7 +47,7 @@ def watch(
             if time.monotonic() >= refresh:  # rarely enough to cost no time
                 refresh = time.monotonic() + _REFRESH_S
                 done, of, shown = cells(step)
-                fields = {f"text{i}": text for i, text in enumerate(shown)}
+                fields: dict[str, Any] = {f"text{i}": text for i, text in enumerate(shown)}
                 progress.update(task, completed=done, total=of, **fields)
 
         yield show
