@@ -4,8 +4,6 @@ Imports nothing heavy. `typer_app` makes a program of this table; the module of 
 when the command runs.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from textwrap import dedent, indent

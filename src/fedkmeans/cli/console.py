@@ -1,7 +1,5 @@
 """Words: results go to standard output, the rest to standard error; numbers, rounds and reasons in words."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Mapping, Sequence

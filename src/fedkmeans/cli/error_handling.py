@@ -1,7 +1,5 @@
 """Errors, warnings and Ctrl-C: each becomes one line on standard error, and errors an exit code."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """``fedkmeans federation`` new, add, remove, serve, renew and status, and ``fedkmeans site join``."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -148,9 +146,6 @@ def status_of(folder: FederationFolder) -> dict[str, Any]:
 def _about_run(run: dict[str, Any]) -> str:
     text = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
     return f"{text}: {run['reason']}" if "reason" in run else text
-
-
-# --- a site ------------------------------------------------------------------------------------
 
 
 def join_federation(

@@ -1,7 +1,5 @@
 """The commands ``fedkmeans federation`` and ``fedkmeans site``. Imports nothing heavy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fedkmeans.cli.commands import Command

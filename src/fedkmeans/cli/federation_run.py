@@ -1,7 +1,5 @@
 """``fedkmeans federation run``: start a run on Flower, follow it, and show the result."""
 
-from __future__ import annotations
-
 import shlex
 import time
 import tomllib

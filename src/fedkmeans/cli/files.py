@@ -1,7 +1,5 @@
 """The data that a command reads, for fitting and for use with a model; and checks of places to write to."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +12,7 @@ import numpy as np
 
 from fedkmeans._utils.checks import check_choice
 from fedkmeans._utils.seeding import generator
-from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
+from fedkmeans._utils.typing import DataArray, FloatArray
 from fedkmeans.cli import console
 from fedkmeans.client.site import Site
 from fedkmeans.data import PARTITIONERS, ClientTable, load_dataset, partition, read_clients
@@ -224,24 +222,19 @@ def notes_on_columns(tables: Sequence[ClientTable]) -> list[str]:
         what = "column {} is constant and says" if len(constant) == 1 else "columns {} are constant and say"
         notes.append(f"{what.format(listing(constant, _MOST_NAMED))} nothing about clusters.")
     # By value: the standard deviation of a constant 0.1 is a little larger than 0, due to rounding.
-    scales = _on_scales([table.X for table in tables], called, np.flatnonzero(low != high))
-    return notes if scales is None else [*notes, scales]
-
-
-def _on_scales(shards: Sequence[DataArray], called: Sequence[str], varying: IntArray) -> str | None:
+    varying = np.flatnonzero(low != high)
     with np.errstate(over="ignore", invalid="ignore"):  # values that are too large are refused later, by name
-        spread = _standard_deviations(shards)
+        spread = _standard_deviations([table.X for table in tables])
     varying = varying[np.isfinite(spread[varying]) & (spread[varying] > 0)]
-    if len(varying) < 2:
-        return None
-    low, high = varying[spread[varying].argmin()], varying[spread[varying].argmax()]
-    if spread[high] <= _UNEVEN * spread[low]:
-        return None
-    return (
-        f"columns differ much in scale (standard deviation of {called[high]!r} {spread[high]:,.3g}, of "
-        f"{called[low]!r} {spread[low]:,.3g}), and k-means follows the wide ones; unless all have the same "
-        "unit, bring them to one scale first."
-    )
+    if len(varying) > 1:
+        narrow, wide = varying[spread[varying].argmin()], varying[spread[varying].argmax()]
+        if spread[wide] > _UNEVEN * spread[narrow]:
+            notes.append(
+                f"columns differ much in scale (standard deviation of {called[wide]!r} {spread[wide]:,.3g}, "
+                f"of {called[narrow]!r} {spread[narrow]:,.3g}), and k-means follows the wide ones; unless "
+                "all have the same unit, bring them to one scale first."
+            )
+    return notes
 
 
 def _standard_deviations(shards: Sequence[DataArray]) -> FloatArray:

@@ -1,7 +1,5 @@
 """``fedkmeans fit``."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -228,25 +226,21 @@ def _save(algorithm: str, out: Path, estimator: Any, sites: list[Site]) -> Model
 def _tell(
     algorithm: registry.Algorithm, model: Model, out: Path, sizes: IntArray, stopwatch: Stopwatch
 ) -> None:
+    seconds, preparation = stopwatch.seconds(), stopwatch.preparation()
+    took = duration(seconds + preparation)
+    if preparation >= _WORTH_MENTIONING_S:  # compiling happens once per machine
+        took = f"{duration(seconds)}, and {duration(preparation)} to load and compile"
     rows = [
         ("clients", number(len(model.card["data"]["clients"]))),
         *about_result(model.card, algorithm.pooled),
         ("sent in rounds", exchanged(model.card["history"])),
         ("cluster sizes", ", ".join(f"{size:,}" for size in sizes)),
         ("seed", model.card["seed"]),
-        ("time", _time(stopwatch)),
+        ("time", took),
     ]
     console.show_facts(f"{algorithm.title}, {count(len(model.centroids), 'cluster')}", rows)
     place = shlex.quote(str(out))
     console.say(f"The model is in {str(out)!r}. To look at it: fedkmeans inspect {place}")
-
-
-def _time(stopwatch: Stopwatch) -> str:
-    """Return the time; compiling, which happens once per machine, is told separately."""
-    seconds, preparation = stopwatch.seconds(), stopwatch.preparation()
-    if preparation < _WORTH_MENTIONING_S:
-        return duration(seconds + preparation)
-    return f"{duration(seconds)}, and {duration(preparation)} to load and compile"
 
 
 def _note_on_empty(algorithm: registry.Algorithm, tuning: dict[str, Any], sizes: IntArray) -> None:

@@ -1,7 +1,5 @@
 """``fedkmeans inspect``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,9 +35,6 @@ def run_inspect(*, path: Path, json: bool, source: dict[str, Any]) -> None:
         found = {"path": str(path), "centroids": model.centroids.tolist(), **model.card}
         show = _show_model
     (console.write_json if json else show)(found)
-
-
-# --- a model -----------------------------------------------------------------------------------
 
 
 def _show_model(found: dict[str, Any]) -> None:
@@ -88,9 +83,6 @@ def _show_centroids(names: list[str], centroids: list[list[float]]) -> None:
 def _few(names: list[str]) -> str:
     shown = ", ".join(repr(name) if "," in name else name for name in names[:_MOST_NAMES])
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"
-
-
-# --- data --------------------------------------------------------------------------------------
 
 
 def _data(source: Source) -> dict[str, Any]:

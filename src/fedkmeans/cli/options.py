@@ -8,13 +8,11 @@ Options of the estimators have no default: the estimator decides, and an option 
 chosen algorithm is refused by name.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -46,15 +44,15 @@ class Option:
     group: str | None
 
     @classmethod
-    def of(cls, usage: str, help_: str, panel: str | None = None, group: str | None = None) -> Option:
+    def of(cls, usage: str, help_: str, panel: str | None = None, group: str | None = None) -> Self:
         """Read a row of the table."""
         typed, _, default = usage.partition(" = ")
         words = typed.split()
         flags = tuple(word for word in words if word.startswith("-"))
-        if flags == tuple(words):
-            return cls(_name(flags[0]), flags, None, bool, False, help_, panel, group)
         metavar = words[-1].removesuffix("...")
-        name = _name(flags[0]) if flags else _ARGUMENTS.get(metavar, metavar.lower())
+        name = flags[0].lstrip("-").replace("-", "_") if flags else _ARGUMENTS.get(metavar, metavar.lower())
+        if len(flags) == len(words):
+            return cls(name, flags, None, bool, False, help_, panel, group)
         type_: Any = _TYPES.get(metavar, str)
         default = default or ("none" if flags else "required")
         value = _DEFAULTS[default] if default in _DEFAULTS else type_(default)
@@ -72,10 +70,6 @@ class Option:
         return inspect.Parameter(
             self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=Annotated[type_, info]
         )
-
-
-def _name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
 
 
 _TABLE = {

@@ -1,7 +1,5 @@
 """``fedkmeans partition``."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -114,7 +112,7 @@ def _by_column(rows: RowsToDeal) -> tuple[IntArray, Sequence[str]]:
     if rows.owners is None:
         raise DataError("the file names no client in any row; choose another --how")
     numbers, names = by_column(rows.owners)
-    called = [_file_name(name) for name in names]
+    called = [re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "_" for name in names]  # valid as names of files
     for i, file in enumerate(called):
         # Without case, as some file systems do not distinguish it.
         first = [other.lower() for other in called].index(file.lower())
@@ -123,11 +121,6 @@ def _by_column(rows: RowsToDeal) -> tuple[IntArray, Sequence[str]]:
                 f"clients {names[first]!r} and {names[i]!r} would both be written as {file!r}; rename one"
             )
     return numbers, called
-
-
-def _file_name(client: str) -> str:
-    """Return a valid file name for a client's name."""
-    return re.sub(r"[^\w.-]+", "_", client).lstrip(".") or "_"
 
 
 def _write(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:

@@ -1,7 +1,5 @@
 """Streams and signals of the process. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import atexit
 import codecs
 import os
@@ -51,7 +49,6 @@ def _something_like_it(error: UnicodeError) -> tuple[str, int]:
 def end_like_ctrl_c() -> None:
     """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup)."""
     terminals = [number for number in (1, 2) if os.isatty(number)]
-    nowhere = os.open(os.devnull, os.O_WRONLY)
     ignored_until = 0.0
 
     def end(number: int, _: FrameType | None) -> None:
@@ -64,7 +61,7 @@ def end_like_ctrl_c() -> None:
         if number not in (signal.SIGTERM, signal.SIGINT):
             # The terminal has hung up; writing there would raise an error.
             for terminal in terminals:
-                os.dup2(nowhere, terminal)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         raise Ended(number)
 
     for number in _SIGNALS:

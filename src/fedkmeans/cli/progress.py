@@ -1,10 +1,8 @@
 """The progress of a fit and of a study: a live bar on a terminal, plain lines from time to time elsewhere."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 from rich.progress import BarColumn, Progress, TextColumn
@@ -32,9 +30,8 @@ def watch(
     `line` describes it for a line; its second argument says whether the step is the last.
     """
     if not console.err().is_terminal:
-        lines = Lines(line)
-        yield lines
-        lines.end()
+        with _lines(line) as show:
+            yield show
         return
     texts = [TextColumn(f"{{task.fields[text{i}]}}", style, markup=False) for i, style in enumerate(styles)]
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), *texts)
@@ -53,41 +50,35 @@ def watch(
         yield show
 
 
-class Lines:
-    """Writes a line after the first and the last step, and at growing intervals between them."""
+@contextmanager
+def _lines(line: Callable[[Any, bool], str]) -> Iterator[Callable[[Any], None]]:
+    """Write a line after the first and the last step, and at growing intervals between them."""
+    next_line, gap, unsaid = 0.0, _FIRST_GAP_S, None
 
-    def __init__(self, line: Callable[[Any, bool], str]) -> None:
-        self._line = line
-        self._next, self._gap = 0.0, _FIRST_GAP_S
-        self._unsaid: Any = None
+    def say(step: Any, last: bool) -> None:
+        console.err().print(line(step, last), soft_wrap=True, markup=False)
 
-    def __call__(self, step: Any) -> None:
-        """Take a step."""
+    def show(step: Any) -> None:
+        nonlocal next_line, gap, unsaid
         now = time.monotonic()
-        if now < self._next:
-            self._unsaid = step
+        if now < next_line:
+            unsaid = step
             return
-        if self._next:
-            self._gap = min(2 * self._gap, _LONGEST_GAP_S)
-        self._next, self._unsaid = now + self._gap, None
-        self._say(step, False)
+        gap = min(2 * gap, _LONGEST_GAP_S) if next_line else gap
+        next_line, unsaid = now + gap, None
+        say(step, False)
 
-    def end(self) -> None:
-        """Report the last step, unless that is done."""
-        if self._unsaid is not None:
-            self._say(self._unsaid, True)
-
-    def _say(self, step: Any, last: bool) -> None:
-        console.err().print(self._line(step, last), soft_wrap=True, markup=False)
+    yield show
+    if unsaid is not None:
+        say(unsaid, True)
 
 
 @contextmanager
 def watch_rounds(title: str, max_rounds: int | None, quiet: bool) -> Iterator[Observer]:
     """Yield an observer for `fit_federation`; without `max_rounds` the algorithm has no rounds to report."""
-    if quiet or (max_rounds is None and not console.err().is_terminal):
-        yield lambda state, info: None
-    elif max_rounds is None:
-        with console.err().status(f"{title} …"):
+    if quiet or max_rounds is None:
+        is_shown = console.err().is_terminal and not quiet
+        with console.err().status(f"{title} …") if is_shown else nullcontext():
             yield lambda state, info: None
     else:
         rounds = _Rounds(title, max_rounds)

@@ -1,7 +1,5 @@
 """Commands that use a saved model: ``fedkmeans predict``, ``evaluate`` and ``report``."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import reduce
 from operator import add
@@ -10,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans._utils.typing import DataArray
 from fedkmeans.cli import console
 from fedkmeans.cli.console import count, number
 from fedkmeans.cli.files import Source, check_new_file, check_new_folder, read_for_model, writing
@@ -104,15 +101,12 @@ def assess(model: Model, tables: list[ClientTable]) -> dict[str, Any]:
     }
     true = [table.labels for table in tables if table.labels is not None]
     if len(true) == len(tables):
-        result["metrics"] = external_metrics(_one_type(true), everything)
+        # Numbers in one file and text in another become text. scikit-learn takes labels such as 1.5 for the
+        # targets of a regression; as text they are names.
+        joined = np.concatenate(true)
+        names = joined.astype(str) if joined.dtype.kind == "f" else joined
+        result["metrics"] = external_metrics(names, everything)
     return result
-
-
-def _one_type(labels: list[DataArray]) -> DataArray:
-    """Join the clients' labels (n,); numbers in one file and text in another become text."""
-    joined = np.concatenate(labels)
-    # scikit-learn takes labels such as 1.5 for the targets of a regression; as text they are names.
-    return joined.astype(str) if joined.dtype.kind == "f" else joined
 
 
 def write_page(*, model: Path, out: Path, title: str | None, force: bool) -> None:

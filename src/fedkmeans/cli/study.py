@@ -1,7 +1,5 @@
 """``fedkmeans study``: run a plan and show the results; and ``fedkmeans demo``."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,9 +36,6 @@ def _open(plan: Path, store: Path | None) -> tuple[Plan, Store]:
 def _results(plan: Path, store: Path | None) -> tuple[Plan, Store, pd.DataFrame]:
     loaded, kept = _open(plan, store)
     return loaded, kept, load_results(loaded, kept)
-
-
-# --- runs --------------------------------------------------------------------------------------
 
 
 def run_plan(
@@ -163,9 +158,6 @@ def _cells(progress: Progress) -> Cells:
     return progress.done, progress.of, (runs, f"about {duration(progress.seconds_left)} left", found)
 
 
-# --- results -----------------------------------------------------------------------------------
-
-
 def show_status(**study: Any) -> None:
     """Say how many runs are done, by data and algorithm."""
     plan, store = _open(**study)
@@ -243,9 +235,6 @@ def save_report(*, out: Path | None, **study: Any) -> None:
     path = store.folder / "report.html" if out is None else out
     write_report(plan, frame, store.centroids(), path)
     console.say(f"The page is {str(path)!r}; open it in a browser.")
-
-
-# --- demo --------------------------------------------------------------------------------------
 
 
 def show_demo(*, out: Path, seed: int, n_jobs: int, quick: bool) -> None:

@@ -1,7 +1,5 @@
 """The program, made of the tables of commands and options. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
