@@ -44,12 +44,8 @@ def make_federation(
     **address: Any,
 ) -> None:
     """Make the folder, and say what to do with it; `address` is host, port and internal_port."""
-    federation = FederationDetails(
-        name=name or folder.resolve().name,
-        sites=names(site, ()),
-        columns=names(columns or (), ()),
-        **address,
-    )
+    called = name or folder.resolve().name
+    federation = FederationDetails(called, sites=names(site), columns=names(columns or ()), **address)
     made = new_federation(folder, federation, _public_keys(public_key))
     _show_join_files(made, federation.name, federation.sites)
     console.say(f"{_HAND_OVER} Then start the server: fedkmeans federation serve {shlex.quote(str(folder))}")
@@ -62,7 +58,7 @@ def _show_join_files(folder: FederationFolder, name: str, sites: Sequence[str]) 
 
 def add_to_federation(*, folder: Path, site: list[str], public_key: list[str] | None) -> None:
     """Make join files for more sites, and say what to do with them."""
-    federation, new = FederationFolder(folder.resolve()), names(site, ())
+    federation, new = FederationFolder(folder.resolve()), names(site)
     known = add_sites(federation, new, _public_keys(public_key))
     _show_join_files(federation, federation.read().name, new)
     console.say(_HAND_OVER if known else f"{_HAND_OVER} The server will know them when it is started.")
@@ -120,7 +116,9 @@ def tell_status(*, folder: Path, json: bool) -> None:
     left = found["certificate_days"]
     rows = [("server", state), ("certificate", f"good for {left:.0f} days" if left > 0 else "expired")]
     rows += [(f"site {name}", status) for name, status in found["sites"].items()]
-    rows += [(f"run {name}", _about_run(run)) for name, run in found["runs"].items()]
+    for name, run in found["runs"].items():
+        stands = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
+        rows.append((f"run {name}", f"{stands}: {run['reason']}" if "reason" in run else stands))
     console.show_facts(federation.read().name, rows)
 
 
@@ -141,11 +139,6 @@ def status_of(folder: FederationFolder) -> dict[str, Any]:
         "sites": {site: online.get(str(nodes.get(site)), otherwise) for site in sites},
         "runs": runs,
     }
-
-
-def _about_run(run: dict[str, Any]) -> str:
-    text = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
-    return f"{text}: {run['reason']}" if "reason" in run else text
 
 
 def join_federation(

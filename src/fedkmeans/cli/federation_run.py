@@ -30,7 +30,6 @@ from fedkmeans.study.page.run import write_run_report
 
 _LOOK_S, _ASK_FLOWER_S = 0.5, 10.0
 _SETTINGS_FILE = "run.toml"
-_USUAL_ALGORITHM = "last-word"
 _OVER = ("finished", "interrupted", "failed", "stopped")
 
 
@@ -110,7 +109,7 @@ def _settings_of(run: RunFolder, request: RunRequest) -> RunSettings:
     begun = {"n_clusters": settings.n_clusters, **settings.tuning}
     if request.seed is not None:
         given["seed"], begun["seed"] = request.seed, settings.seed
-    if request.algorithm != _USUAL_ALGORITHM:  # the default was probably not typed
+    if request.algorithm != "last-word":  # the default, which was probably not typed
         given["algorithm"], begun["algorithm"] = request.algorithm, settings.algorithm
     for name, value in given.items():
         if value != begun.get(name):

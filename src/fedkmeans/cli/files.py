@@ -109,7 +109,7 @@ def note_on_headers(source: Source, is_named: Mapping[Path, bool]) -> None:
         console.note(f"{files} {have} no header line; {their} columns are called x0, x1, …")
 
 
-def names(values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+def names(values: Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
     """Split names at commas, unless the whole is the name of a column.
 
     As in CSV, a name with a comma is put in quotes.
@@ -122,9 +122,6 @@ def names(values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
             parts = next(csv.reader([value], skipinitialspace=True))
         found += [part if part in known else part.strip() for part in parts]
     return tuple(name for name in found if name)
-
-
-# --- built-in data -----------------------------------------------------------------------------
 
 
 def check_way(option: str, how: str, given: Collection[str], more: Collection[str] = ()) -> str:
@@ -172,9 +169,6 @@ def numbered(n_clients: int) -> tuple[str, ...]:
     return tuple(f"client-{i:0{width}d}" for i in range(n_clients))
 
 
-# --- data for a model --------------------------------------------------------------------------
-
-
 def read_for_model(model: Model, source: Source) -> list[ClientTable]:
     """Read the columns that a model needs: by name, or by position in files without names."""
     files = data_files(source.paths)
@@ -206,9 +200,6 @@ def column_names(file: Path, header: bool | None = None) -> tuple[tuple[str, ...
         return layout.names, layout.has_header
     raw = read_raw(file, header=header)
     return raw.names, raw.is_named
-
-
-# --- notes on columns --------------------------------------------------------------------------
 
 
 def notes_on_columns(tables: Sequence[ClientTable]) -> list[str]:

@@ -1,7 +1,6 @@
 """``fedkmeans fit``."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,8 @@ def run_fit(
 def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the estimator for options as typed; refuse those that it does not take."""
     _check_options(name, tuning)
-    tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}
+    as_text = {"memory": _memory, "patience": _patience}  # a name or a number
+    tuning = {name: as_text[name](value) if name in as_text else value for name, value in tuning.items()}
     registry.make(name, **tuning).check_parameters()
     return tuning
 
@@ -171,10 +171,6 @@ def _memory(text: str) -> MemorySetting:
     if not 0 < share < 1:
         raise ParameterError(f"--memory must be server, client, or a number in (0, 1); got {text!r}")
     return share
-
-
-# Options whose value is a name or a number.
-_AS_TEXT: dict[str, Callable[[str], Any]] = {"memory": _memory, "patience": _patience}
 
 
 def _initial(init: str, names: tuple[str, ...] | None) -> DataArray:

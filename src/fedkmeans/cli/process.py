@@ -19,16 +19,12 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 class Ended(KeyboardInterrupt):
-    """A signal told the process to end; work is saved as after Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+    """A signal, whose number is the argument, told the process to end; work is saved as after Ctrl-C."""
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
     """Return 128 plus the number of the signal, as shells do: 130 for Ctrl-C."""
-    return 128 + (stop.number if isinstance(stop, Ended) else signal.SIGINT)
+    return 128 + (stop.args[0] if isinstance(stop, Ended) else signal.SIGINT)
 
 
 def make_streams_safe() -> None:

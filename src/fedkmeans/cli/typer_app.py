@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from fedkmeans import __version__
 from fedkmeans.cli.commands import COMMANDS, START_HELP, STUDY_COMMANDS, STUDY_HELP, Command, help_text
 from fedkmeans.cli.error_handling import Group, SingleCommand, SubGroup
 from fedkmeans.cli.federation_commands import FEDERATION_COMMANDS, FEDERATION_HELP, SITE_COMMANDS, SITE_HELP
@@ -67,8 +68,6 @@ def _group(name: str, help_: str, commands: Mapping[str, Command]) -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from fedkmeans import __version__
-
         typer.echo(f"fedkmeans {__version__}")
         raise typer.Exit
 
