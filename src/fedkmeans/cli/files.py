@@ -51,8 +51,8 @@ class Source:
     def of(cls, data: Path | Sequence[Path] | None, header: str | None = None, **options: Any) -> Self:
         """Make a source of the options as typed."""
         paths = (data,) if isinstance(data, Path) else tuple(data or ())
-        given = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        return cls(paths, header=None if header is None else header == "yes", **given)
+        several = {name: tuple(value) for name, value in options.items() if isinstance(value, list)}
+        return cls(paths, header=None if header is None else header == "yes", **{**options, **several})
 
 
 def read_source(source: Source, fixed_columns: bool = False) -> list[ClientTable]:

@@ -86,7 +86,7 @@ def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the estimator for options as typed; refuse those that it does not take."""
     _check_options(name, tuning)
     as_text = {"memory": _memory, "patience": _patience}  # a name or a number
-    tuning = {name: as_text[name](value) if name in as_text else value for name, value in tuning.items()}
+    tuning = {key: as_text[key](value) if key in as_text else value for key, value in tuning.items()}
     registry.make(name, **tuning).check_parameters()
     return tuning
 
