@@ -146,7 +146,7 @@ def test_a_scene_shows_who_was_absent_and_what_did_not_count(X):
 
 
 def test_scenes_stand_in_a_grid(X):
-    fig = plot_scene(*[scene(X, n_clusters=1)] * 3, n_columns=2)
+    fig = plot_scene(*[scene(X, n_clusters=1)] * 3)
     assert [ax.axison for ax in fig.axes] == [True, True, True, False]
 
 

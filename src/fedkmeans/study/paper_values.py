@@ -6,8 +6,7 @@ accuracy and v-measure: 100 clients that all take part, 100 runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 # Runs behind the means. The captions say 100 for all, but accuracy and v-measure must be those of the 50
 # runs with the lowest score, as in the figures of the paper: over all runs, k-means on the synthetic data
@@ -17,8 +16,7 @@ PAPER_RUNS = {"score": 100, "accuracy": 50, "v_measure": 50}
 PAPER_ROUNDING = 0.5e-4
 
 
-@dataclass(frozen=True, slots=True)
-class PaperValue:
+class PaperValue(NamedTuple):
     """Mean, best (least score, largest of the others) and standard deviation over the runs of the paper."""
 
     mean: float
@@ -26,16 +24,13 @@ class PaperValue:
     std: float
 
 
-@dataclass(frozen=True, slots=True)
-class PaperRow:
+class PaperRow(NamedTuple):
     """What the paper reports for one algorithm in one distribution."""
 
     score: PaperValue
     accuracy: PaperValue
     v_measure: PaperValue
 
-
-PaperTable: TypeAlias = dict[tuple[str, str], PaperRow]
 
 # Distribution and algorithm, then mean, best and standard deviation of score, accuracy and v-measure.
 _TEXTS = {
@@ -84,14 +79,11 @@ non-iid   kfed      8.1102   8.0470   0.0288  0.4143  0.4389  0.0110  0.4317  0.
 }
 
 
-def _parse(text: str) -> PaperTable:
-    table = {}
-    for line in text.strip().splitlines():
-        distribution, algorithm, *numbers = line.split()
-        values = [float(number) for number in numbers]
-        table[distribution, algorithm] = PaperRow(*(PaperValue(*values[i : i + 3]) for i in (0, 3, 6)))
-    return table
-
-
 # By data set; keys are the distribution and the algorithm's name in the registry. FKM is not in the paper.
-PAPER_TABLES: dict[str, PaperTable] = {name: _parse(text) for name, text in _TEXTS.items()}
+PAPER_TABLES: dict[str, dict[tuple[str, str], PaperRow]] = {}
+for _name, _text in _TEXTS.items():
+    _rows = [line.split() for line in _text.strip().splitlines()]
+    PAPER_TABLES[_name] = {
+        (distribution, algorithm): PaperRow(*(PaperValue(*map(float, numbers[i : i + 3])) for i in (0, 3, 6)))
+        for distribution, algorithm, *numbers in _rows
+    }

@@ -5,6 +5,7 @@ Nothing here uses pyplot, its global state or a display.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +29,12 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#000000", "#5
 FAINT = "#C9CED6"
 _TINTS = ("#BFD9EA", "#F6DFAE", "#B9E0D3", "#EFD5E2", "#D3D6DB")
 INK = "#222222"
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GRID = "#E6E8EC"
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINES = ("-", "--", "-.", ":")
 _DIAMOND: dict[str, Any] = {"s": 62, "marker": "D", "linewidths": 1.6}
 _CROSS: dict[str, Any] = {"s": 70, "marker": "x", "c": INK, "linewidths": 1.6, "zorder": 6}
+_EDGE: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.9}
 _PANEL = 4.2  # inches
 
 
@@ -45,10 +48,6 @@ def save_figure(fig: Figure, path: str | os.PathLike[str], *, dpi: int = 150) ->
         For instance ``paths.png`` or ``paths.svg``; PNG without a suffix.
     dpi : int, default=150
         Dots per inch, for raster formats.
-
-    Returns
-    -------
-    pathlib.Path
     """
     path = Path(path)
     kind = path.suffix.lstrip(".").lower() or "png"
@@ -74,10 +73,6 @@ def plot_data(
     names : mapping of label to text, optional
         For the legend; a label without a name is called ``label 3``.
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     fig, (ax,) = _panels(X, [title])
     labels = np.asarray(labels)
@@ -91,13 +86,7 @@ def plot_data(
     return fig
 
 
-def plot_clients(
-    X: DataArray,
-    clients: Mapping[str, IntArray],
-    *,
-    n_shown: int = 5,
-    title: str = "The same rows, distributed in different ways",
-) -> Figure:
+def plot_clients(X: DataArray, clients: Mapping[str, IntArray], *, n_shown: int = 5) -> Figure:
     """Draw how rows are distributed among clients, one panel for each distribution.
 
     A few clients are coloured and the others are faint, as a hundred colours cannot be distinguished.
@@ -109,12 +98,6 @@ def plot_clients(
         For each panel, the client of each row.
     n_shown : int, default=5
         Number of clients to colour.
-    title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        With the legend of the first panel.
     """
     fig, axes = _panels(X, list(clients))
     for ax, owners in zip(axes, clients.values(), strict=True):
@@ -124,10 +107,9 @@ def plot_clients(
         # Spread evenly over the numbers, as partitioners may order clients.
         chosen = ids[np.unique(np.linspace(0, len(ids) - 1, n_shown).round().astype(int))]
         for number, client in enumerate(chosen):
-            rows = X[owners == client]
-            _dots(ax, rows, s=11, label=f"client {client}", **_style(number))
+            _dots(ax, X[owners == client], s=11, label=f"client {client}", **_style(number))
     _legend(fig, axes[0], n_columns=n_shown + 1)
-    fig.suptitle(title, fontsize=12, color=INK)
+    fig.suptitle("The same rows, distributed in different ways", fontsize=12, color=INK)
     return fig
 
 
@@ -149,29 +131,20 @@ def plot_paths(
         Numbers of the rows' clients; the rows of a client share a tint.
     reference : ndarray of shape (k, 2), optional
         Centroids of k-means on the pooled data, drawn as crosses in every panel.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     fig, axes = _panels(X, list(paths))
     tints = [FAINT] * len(X) if clients is None else [_TINTS[client % len(_TINTS)] for client in clients]
     for ax, path in zip(axes, paths.values(), strict=True):
         _dots(ax, X, s=4, c=tints, linewidths=0)
-        _draw_paths(ax, np.asarray(path))
+        colours = [PALETTE[number % len(PALETTE)] for number in range(path.shape[1])]
+        for colour, line in zip(colours, path.transpose(1, 0, 2), strict=True):
+            ax.plot(line[:, 0], line[:, 1], color=colour, linewidth=2.2, zorder=3, solid_capstyle="round")
+        _dots(ax, path[0], s=38, c="white", zorder=4, label="start", **_EDGE)
+        _dots(ax, path[-1], s=80, c=colours, zorder=5, label="end", **_EDGE)
         if reference is not None:
             _dots(ax, reference, label="k-means on the pooled data", **_CROSS)
     _legend(fig, axes[0])
     return fig
-
-
-def _draw_paths(ax: Axes, path: FloatArray) -> None:
-    style = {"edgecolors": INK, "linewidths": 0.9}
-    colours = [PALETTE[number % len(PALETTE)] for number in range(path.shape[1])]
-    for colour, line in zip(colours, path.transpose(1, 0, 2), strict=True):
-        ax.plot(line[:, 0], line[:, 1], color=colour, linewidth=2.2, zorder=3, solid_capstyle="round")
-    _dots(ax, path[0], s=38, c="white", zorder=4, label="start", **style)
-    _dots(ax, path[-1], s=80, c=colours, zorder=5, label="end", **style)
 
 
 def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: float | None = None) -> Figure:
@@ -184,10 +157,6 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
         colour, runs with the same inner name their line style. Movements of zero and NaN are left out.
     tol : float, optional
         The movement at which a run stops, drawn as a line.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     fig = new_figure((8.4, 4.2))
     ax = fig.add_subplot()
@@ -213,7 +182,7 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
     ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", xscale="log", yscale="log")
     ax.set_xlim(left=1)
     ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.grid(color="#E6E8EC", linewidth=0.8)
+    ax.grid(color=GRID, linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title("How far the centroids move in each round", fontsize=11, color=INK)
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
@@ -246,22 +215,13 @@ class Scene:
     weights: Mapping[str, FloatArray]
 
 
-def plot_scene(*scenes: Scene, n_columns: int = 2) -> Figure:
+def plot_scene(*scenes: Scene) -> Figure:
     """Draw one round for each scene: rows, local centroids, and how the global centroids moved.
 
-    Parameters
-    ----------
-    *scenes : Scene
-        All with the same clients, as they share a legend.
-    n_columns : int, default=2
-        Panels side by side.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    All scenes have the same clients, as they share a legend.
     """
     everything = np.vstack([scene.X for scene in scenes]) if scenes else np.empty((0, 2))
-    fig, axes = _panels(everything, [scene.title for scene in scenes], n_columns)
+    fig, axes = _panels(everything, [scene.title for scene in scenes], n_columns=2)
     for ax, scene in zip(axes, scenes, strict=True):
         _draw_scene(ax, scene)
     _legend(fig, axes[0], n_columns=4)
@@ -311,7 +271,7 @@ def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Fi
             "or project the rows first (for instance with scikit-learn's PCA)"
         )
     across = min(n_columns, len(titles))
-    down = -(-len(titles) // across)
+    down = math.ceil(len(titles) / across)
     extent = np.ptp(X, axis=0)
     # Proportions of the data, within limits; a single row, or a line, has no extent.
     ratio = float(np.clip(extent[1] / extent[0], 0.5, 1.5)) if extent.all() else 1.0
@@ -336,15 +296,12 @@ def _dots(ax: Axes, points: DataArray, **style: Any) -> None:
 
 def _style(number: int) -> dict[str, Any]:
     """Return colour and marker of the group of that number; the pair repeats after 49 groups."""
-    n = len(PALETTE)
-    return {"c": PALETTE[number % n], "marker": _MARKERS[number // n % len(_MARKERS)], "linewidths": 0}
+    turn, colour = divmod(number, len(PALETTE))
+    return {"c": PALETTE[colour], "marker": MARKERS[turn % len(MARKERS)], "linewidths": 0}
 
 
 def _legend(fig: Figure, ax: Axes, n_columns: int = 3) -> None:
-    handles, labels = ax.get_legend_handles_labels()
     look: dict[str, Any] = {"ncols": n_columns, "frameon": False, "fontsize": 9}
-    legend = fig.legend(handles, labels, loc="outside lower center", **look)
+    legend: Any = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", **look)
     for handle in legend.legend_handles:
-        # Larger than on the map, to show the colour.
-        if handle is not None and hasattr(handle, "set_sizes"):
-            handle.set_sizes([42])
+        handle.set_sizes([42])  # larger than on the map, to show the colour

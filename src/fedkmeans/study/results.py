@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +33,7 @@ COLUMNS = (
     "key", "data", "distribution", "algorithm", "clients_per_round", "run", "seed", *METRICS, "reference",
     "rounds", "stop_reason", "seconds", "finished", "versions", "rows", "curve", "movement",
 )  # fmt: skip
-_TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
+TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
 
 
 def load_results(plan: Plan, store: Store) -> pd.DataFrame:
@@ -144,37 +145,34 @@ class Place:
     @property
     def title(self) -> str:
         """The distribution as people write it."""
-        return _TITLES.get(self.distribution.name, self.distribution.name)
+        return TITLES.get(self.distribution.name, self.distribution.name)
 
 
-def places_of(plan: Plan) -> dict[str, list[Place]]:
-    """Return the places of each data title, in the order of the plan.
+def places_of(plan: Plan) -> list[Place]:
+    """Return all places in the order of the plan, except that those of one data title are together.
 
     Raises
     ------
     StudyError
         If two places have the same title and distribution.
     """
-    places: dict[str, list[Place]] = {}
+    places: dict[tuple[str, str], Place] = {}
     for data in plan.data:
-        group = places.setdefault(data.title, [])
         for distribution in data.distributions:
-            for other in group:
-                if other.distribution.name == distribution.name:
-                    raise StudyError(
-                        f"data {other.data.name} and {data.name} have one title, {data.title!r}, and both a "
-                        f"distribution {distribution.name!r}; give them titles of their own"
-                    )
-            group.append(Place(data, distribution))
-    return places
+            place = Place(data, distribution)
+            other = places.setdefault((data.title, distribution.name), place)
+            if other is not place:
+                raise StudyError(
+                    f"data {other.data.name} and {data.name} have one title, {data.title!r}, and both a "
+                    f"distribution {distribution.name!r}; give them titles of their own"
+                )
+    titles = [data.title for data in plan.data]
+    return sorted(places.values(), key=lambda place: titles.index(place.data.title))
 
 
 def cells_of(plan: Plan) -> Iterator[tuple[Place, AlgorithmPlan]]:
     """Return every place with every algorithm, in the order of the tables."""
-    for group in places_of(plan).values():
-        for place in group:
-            for algorithm in plan.algorithms:
-                yield place, algorithm
+    return itertools.product(places_of(plan), plan.algorithms)
 
 
 def runs_of(frame: pd.DataFrame, place: Place, algorithm: AlgorithmPlan) -> pd.DataFrame:
@@ -186,17 +184,6 @@ def runs_of(frame: pd.DataFrame, place: Place, algorithm: AlgorithmPlan) -> pd.D
     if not algorithm.is_pooled:
         here &= frame["distribution"] == place.distribution.name
     return frame[here]
-
-
-def best_runs(runs: pd.DataFrame, best: float) -> pd.DataFrame:
-    """Return the ⌈best n⌉ of the n runs of a cell with the lowest score, for any metric."""
-    # The small number absorbs rounding: 0.07 · 100 is slightly more than 7 in binary.
-    return runs.sort_values(["score", "run"]).iloc[: math.ceil(best * len(runs) - 1e-9)]
-
-
-def check_best(best: float) -> float:
-    """Return the share of the runs that counts, or raise."""
-    return check_real("best", best, low=0, high=1, low_open=True)
 
 
 def check_metric(frame: pd.DataFrame, metric: str) -> str:
@@ -229,7 +216,7 @@ def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
 
 
 def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float = 0.5) -> pd.DataFrame:
-    """Return mean and standard deviation of a metric over the best runs, by clients per round.
+    """Return mean, best value and spread of a metric over the best runs, by clients per round.
 
     Parameters
     ----------
@@ -243,23 +230,24 @@ def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float
 
     Returns
     -------
-    DataFrame of shape (n_points, 8)
+    DataFrame of shape (n_points, 9)
         ``data`` (the title), ``distribution``, ``algorithm``, ``clients_per_round`` (missing for pooled
         runs, which appear in every distribution), ``runs`` that count and ``of`` how many, ``mean``,
-        ``std`` (of a sample; NaN for one run). Cells without a run that has the metric are left out.
+        ``best``, ``std`` (of a sample; NaN for one run). Cells without a run that has the metric are left
+        out.
     """
-    check_metric(frame, metric)
-    check_best(best)
+    check_real("best", best, low=0, high=1, low_open=True)
     points = []
     for place, algorithm in cells_of(plan):
-        runs = runs_of(frame, place, algorithm).dropna(subset=[metric])
+        runs = runs_of(frame, place, algorithm).dropna(subset=[metric]).sort_values(["score", "run"])
         for number, group in runs.groupby("clients_per_round", dropna=False):
-            values = best_runs(group, best)[metric]
+            # The small number absorbs rounding: 0.07 · 100 is slightly more than 7 in binary.
+            values = group[metric].iloc[: math.ceil(best * len(group) - 1e-9)]
             points.append(
                 (place.data.title, place.distribution.name, algorithm.name, number, len(values), len(group),
-                 values.mean(), values.std(ddof=1))
+                 values.mean(), values.agg(is_better(metric)), values.std(ddof=1))
             )  # fmt: skip
-    names = ["data", "distribution", "algorithm", "clients_per_round", "runs", "of", "mean", "std"]
+    names = ["data", "distribution", "algorithm", "clients_per_round", "runs", "of", "mean", "best", "std"]
     return pd.DataFrame(points, columns=names).astype({"clients_per_round": "Int64"})
 
 

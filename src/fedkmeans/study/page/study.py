@@ -104,7 +104,7 @@ def commands(plan: Plan) -> list[str]:
 
 
 def _data_text(plan: Plan, frame: pd.DataFrame, data: DataPlan) -> str:
-    titles = _listed([place.title for place in places_of(plan)[data.title] if place.data == data], "and")
+    titles = _listed([place.title for place in places_of(plan) if place.data == data], "and")
     how = titles if data.distributions[0].rule is not None else f"with its own clients ({titles})"
     digest = frame.loc[frame["data"] == data.name, "rows"].dropna()
     shape = re.match(r"(\d+)x(\d+)-", str(digest.iloc[0])) if len(digest) else None
