@@ -32,15 +32,15 @@ TABLES = {
     "flower": Table(
         "Rounds on Flower",
         f"k = {K} centroids of {M} columns in double precision, {ROWS} rows a site, one local step, all "
-        "sites in each round. Seconds a round: medians over turns; ratio of the medians of each turn: median "
-        "(least–largest). Bytes: what the SuperLink counts both ways in the whole run, against the numbers "
-        "in queries and replies.",
+        "sites in each round. Seconds per round: medians over turns; ratio of the medians of each turn: "
+        "median (least–largest). Bytes: what the SuperLink counts both ways in the whole run, against the "
+        "numbers in queries and replies.",
         (
             ("sites", field("n_sites")),
             ("ours", duration("ours")),
             ("empty app", duration("empty")),
             ("ours against it", times("ratio")),
-            ("bytes a round", field("bytes_a_round", "{:,.0f}")),
+            ("bytes per round", field("bytes_a_round", "{:,.0f}")),
             ("against the arrays", field("bytes_ratio", "{:.3f}×")),
         ),
     )

@@ -59,7 +59,7 @@ _POINT_COLUMNS = (
     ("columns", field("m")),
     ("clients", field("clients", "{:,}")),
     ("rounds", field("rounds")),
-    ("a round", field("seconds_a_round", "{:.4f} s")),
+    ("per round", field("seconds_a_round", "{:.4f} s")),
     ("data", field("data_mb", "{:.1f} MB")),
     ("extra memory", field("extra_mb", "{:.1f} MB")),
 )

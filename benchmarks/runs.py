@@ -25,7 +25,7 @@ from fedkmeans.errors import DataError
 from fedkmeans.protocol.exchange import run
 
 N_CLIENTS, FEW, SEED = 100, 10, 0
-# Short runs, with few clients a round, are run more often.
+# Short runs, with few clients per round, are run more often.
 FEW_REPEATS = 5
 # Without memory first, then the kinds of memory.
 MEMORIES = (None, "server", "client", 0.98)
@@ -78,8 +78,8 @@ TABLES = {
         "double precision (one line says float32), start from k-FED's centroids, ask the same clients, and "
         "agree to 1e-9 (float32: 1e-3, as the loop then rounds its means). Ours: whole runs on a fresh "
         "federation, all but start and compilation included. The loop: three stretches of the run, 15 rounds "
-        "in all (45 with ten clients a round); of two threads it uses one where that is faster. Times are a "
-        "round's. Ratios: median (least–largest) over repeats in turns.",
+        "in all (45 with ten clients per round); of two threads it uses one where that is faster. Times are "
+        "a round's. Ratios: median (least–largest) over repeats in turns.",
         (
             ("data", lambda row: row["data"] + (", float32" if row["dtype"] == "float32" else "")),
             ("weights", field("weighting")),
@@ -101,7 +101,7 @@ TABLES = {
             ("clients", lambda row: str(row["clients_per_round"] or "all")),
             ("threads", field("n_threads")),
             ("memory", field("memory")),
-            ("a round", duration("ours")),
+            ("per round", duration("ours")),
             ("without memory", duration("without")),
             ("slower", field("ratio", "{:.2f}×")),
             ("scikit-learn", duration("sklearn")),

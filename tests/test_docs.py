@@ -61,7 +61,7 @@ def test_fragments_make_models_that_fit(page):
         model.set_params(max_rounds=2, random_state=0).fit(X, clients=np.arange(400) % 20)
 
 
-def test_what_few_clients_a_round_says_of_rounds():
+def test_what_few_clients_per_round_says_of_rounds():
     from fedkmeans import FederatedKMeans
     from fedkmeans.data import load_synthetic, partition
 
@@ -79,7 +79,7 @@ def test_what_few_clients_a_round_says_of_rounds():
         assert model.score_per_sample_ < 0.07445
 
 
-def test_few_clients_a_round_on_the_command_line(tmp_path):
+def test_few_clients_per_round_on_the_command_line(tmp_path):
     run("fedkmeans partition --dataset digits --how iid --n-clients 12 --out clients", tmp_path)
     from fedkmeans.model import Model
 

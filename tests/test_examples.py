@@ -100,10 +100,15 @@ def test_make_images_makes_both_within_their_limits(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def scenes():
+def module():
     spec = importlib.util.spec_from_file_location("empty_clusters", EXAMPLES / "empty_clusters.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def scenes(module):
     data = module.make_data()
     return {
         (rule, weights): module.one_round(*data, rule, weights)
@@ -124,6 +129,16 @@ def test_empty_clusters_draws_what_the_round_did(tmp_path):
     output = run("empty_clusters.py", tmp_path)
     assert output.count("C's centroid moved by 0.00") == 2
     assert Image.open(tmp_path / "empty_clusters.png").height > 800
+
+
+def test_empty_clusters_shows_who_was_absent_and_what_did_not_count(module, scenes):
+    fig = module.draw([scenes["relocate", "dynamic"]])
+    (legend,) = fig.legends
+    assert "client C: absent" in [text.get_text() for text in legend.get_texts()]
+    drawn = {one.get_label(): one for one in fig.axes[0].collections}
+    assert len(drawn["client A: centroids sent"].get_offsets()) == 1  # the others have weight zero: hollow
+    after = scenes["relocate", "dynamic"].after
+    np.testing.assert_array_equal(drawn["global, after"].get_offsets(), after)
 
 
 def test_relocation_drags_the_absent_clients_centroid_away(scenes):
@@ -154,9 +169,9 @@ def test_keeping_with_dynamic_weights_is_the_best_of_the_four(scenes):
 
 def test_the_new_centroids_are_the_weighted_average_of_those_drawn(scenes):
     for scene in scenes.values():
-        weights = np.array([scene.weights[client] for client in "AB"])
+        weights = np.array([scene.replies[client].weights for client in "AB"])
         weights[:, weights.sum(axis=0) == 0] = 1  # the paper's fallback
         average = np.average(
-            [scene.local[client] for client in "AB"], axis=0, weights=weights[..., None] * [1, 1]
+            [scene.replies[client].centroids for client in "AB"], axis=0, weights=weights[..., None] * [1, 1]
         )
         np.testing.assert_allclose(scene.after, average)

@@ -58,7 +58,7 @@ def pooled(X, start):
 
 @pytest.mark.parametrize("memory", LAST_WORD)
 @pytest.mark.parametrize("participation", ["turns", "random"])
-def test_few_clients_a_round_end_at_a_fixed_point_of_pooled_lloyd(scattered, memory, participation):
+def test_few_clients_per_round_end_at_a_fixed_point_of_pooled_lloyd(scattered, memory, participation):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     model = fit(federation, memory, participation=participation, init=X[:4], max_rounds=1000)

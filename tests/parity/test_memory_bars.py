@@ -1,4 +1,4 @@
-"""How near the last word comes to pooled Lloyd from the same start, with few clients a round."""
+"""How near the last word comes to pooled Lloyd from the same start, with few clients per round."""
 
 from __future__ import annotations
 

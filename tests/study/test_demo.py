@@ -141,8 +141,8 @@ def test_the_rendered_table_holds_ours_and_the_papers(result):
     (line,) = [line for line in text.splitlines() if "non-IID" in line and "DWF" in line]
     assert f"{row.score:.4f}" in line
     assert "0.0744 ± 0.0000" in line
-    assert text.count("—") == 11  # FKM, Last-word and few clients a round, which the paper does not have
-    (line,) = [line for line in text.splitlines() if "10 a round" in line and "Last-word" in line]
+    assert text.count("—") == 11  # FKM, Last-word and few clients per round, which the paper does not have
+    (line,) = [line for line in text.splitlines() if "10 per round" in line and "Last-word" in line]
     assert f"{result.row(demo.FEW, 'last-word').score:.4f}" in line
     assert "…" not in text  # nothing is cut off in a narrow terminal
     assert "k-FED 2, FKM 2" in text  # how many runs there were

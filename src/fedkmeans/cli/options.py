@@ -219,7 +219,7 @@ _TUNING |= _rows(
             "turns|random",
         ),
         Option(
-            "max_local", int, "Lloyd steps of a client a round. Default: 1; for dwf, ewf, wf and fkm 5.", "N"
+            "max_local", int, "Lloyd steps per client and round. Default: 1; for dwf, ewf, wf and fkm 5.", "N"
         ),
         Option("tol", float, "Stop when centroids move less. Default: 1e-8.", "X"),
         Option("tol_local", float, "The same at a client. Default: 1e-8.", "X"),

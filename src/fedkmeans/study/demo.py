@@ -41,7 +41,7 @@ _PLAN = Path(__file__).with_name("demo.toml")
 DISTRIBUTIONS = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
 # Non-IID with few clients per round, as in a real federation. Not in the paper.
 FEW, N_ASKED = "non-iid-few", 10
-SETTINGS = DISTRIBUTIONS | {FEW: f"{N_ASKED} a round"}
+SETTINGS = DISTRIBUTIONS | {FEW: f"{N_ASKED} per round"}
 # Number of runs: many for algorithms that are fast and depend on chance, one for those that take seconds
 # and hardly differ between runs.
 RUNS = {"k-means": 10, "last-word": 3, "ewf": 1, "dwf": 1, "kfed": 10, "fkm": 3}
@@ -109,18 +109,14 @@ def run_demo(
     DemoResult
     """
     plan = load_plan(_PLAN)
-    algorithms = [replace(one, parameters=_limited(one, max_rounds)) for one in plan.algorithms]
+    algorithms = []
+    for one in plan.algorithms:
+        own = make(one.algorithm, **one.parameters).get_params().get("max_rounds")
+        limit = {} if own is None or max_rounds is None else {"max_rounds": min(own, max_rounds)}
+        algorithms.append(replace(one, parameters={**one.parameters, **limit}))
     plan = replace(plan, seed=seed, algorithms=tuple(algorithms))
     with _folder(out_dir) as out, tempfile.TemporaryDirectory() as folder:
         return _compare(out, plan, Store(folder), n_jobs, report)
-
-
-def _limited(algorithm: Any, max_rounds: int | None) -> dict[str, Any]:
-    """Return the parameters of an algorithm of the plan, with no more than `max_rounds`."""
-    own = make(algorithm.algorithm, **algorithm.parameters).get_params().get("max_rounds")
-    if own is None or max_rounds is None:
-        return dict(algorithm.parameters)
-    return {**algorithm.parameters, "max_rounds": min(own, max_rounds)}
 
 
 @contextmanager
@@ -149,7 +145,7 @@ def _folder(out_dir: str | os.PathLike[str]) -> Iterator[Path]:
 def _compare(
     out: Path, plan: Plan, store: Store, n_jobs: int, report: Callable[[Progress], None]
 ) -> DemoResult:
-    data = plan.data[0]
+    (data,) = plan.data
     rows = load_rows(data, plan.folder)
     assert rows.y is not None
     tasks = [task for task in tasks_of(plan) if task.run < _runs(task)]
@@ -160,17 +156,15 @@ def _compare(
     run_study(plan, tasks, store, n_jobs=n_jobs, report=report)
     frame = load_results(plan, store)
     clients = {
-        one.name: clients_of(plan, data, rows, one, 0, store.folder / "clients") for one in data.distributions
+        DISTRIBUTIONS[one.name]: clients_of(plan, data, rows, one, 0, store.folder / "clients")
+        for one in data.distributions
     }
-    paths = _paths(plan, rows.X, clients["non-iid"])
     # Classical k-means depends on its start: the best of ten.
     reference = make("k-means", n_clusters=data.k, n_init=10, random_state=0).fit(rows.X).cluster_centers_
     figures = {
         "data.png": plots.plot_data(rows.X, rows.y, names=_NAMES, title="The paper's synthetic data"),
-        "clients.png": plots.plot_clients(
-            rows.X, {DISTRIBUTIONS[name]: own for name, own in clients.items()}
-        ),
-        "paths.png": plots.plot_paths(rows.X, paths, reference=reference),
+        "clients.png": plots.plot_clients(rows.X, clients),
+        "paths.png": plots.plot_paths(rows.X, _paths(plan, rows.X, clients["non-IID"]), reference=reference),
         "movement.png": plots.plot_movement(_movements(frame), tol=1e-8),
     }
     files = [plots.save_figure(figure, out / name) for name, figure in figures.items()]
@@ -189,13 +183,11 @@ def _runs(task: Task) -> int:
 def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for setting in SETTINGS:
-        few = setting == FEW
+        distribution, asked = ("non-iid", N_ASKED) if setting == FEW else (setting, plan.n_clients)
         for place, algorithm in cells_of(plan):
             runs = runs_of(frame, place, algorithm)
-            runs = runs[
-                runs["clients_per_round"].fillna(plan.n_clients) == (N_ASKED if few else plan.n_clients)
-            ]
-            if place.distribution.name != ("non-iid" if few else setting) or not len(runs):
+            runs = runs[runs["clients_per_round"].fillna(plan.n_clients) == asked]
+            if place.distribution.name != distribution or not len(runs):
                 continue
             scores = runs["score"].to_numpy()
             paper = PAPER_TABLES["synthetic"].get((setting, algorithm.name))
@@ -217,27 +209,26 @@ def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _movements(frame: pd.DataFrame) -> dict[str, dict[str, FloatArray]]:
     """Return the movements of the last run with all clients; NaN in rounds that were not recorded."""
-    names = [find_algorithm(name).title for name in _DRAWN]
-    movements = {title: dict.fromkeys(names, np.empty(0)) for title in DISTRIBUTIONS.values()}
-    for run in frame[frame["clients_per_round"] > N_ASKED].to_dict("records"):
-        if run["algorithm"] in _DRAWN:
+    movements: dict[str, dict[str, FloatArray]] = {title: {} for title in DISTRIBUTIONS.values()}
+    frame = frame[frame["clients_per_round"] > N_ASKED].set_index(["distribution", "algorithm"])
+    for name, title in DISTRIBUTIONS.items():
+        for algorithm in _DRAWN:
+            run = frame.loc[[(name, algorithm)]].iloc[-1]
             moved = np.full(run["rounds"], np.nan)
             moved[[int(number) - 1 for number in run["movement"]]] = list(run["movement"].values())
-            movements[DISTRIBUTIONS[run["distribution"]]][find_algorithm(run["algorithm"]).title] = moved
+            movements[title][find_algorithm(algorithm).title] = moved
     return movements
 
 
 def _paths(plan: Plan, X: DataArray, clients: IntArray) -> dict[str, FloatArray]:
     """Return the centroids before the first round and after each, shape (rounds + 1, k, 2), of some runs."""
-    k = plan.data[0].k
+    k, seed = plan.data[0].k, derive_seed(plan.seed, "run", 0)
     angles = 2 * np.pi * (np.arange(k) / k - 0.25)
     start = X.mean(axis=0) + _RADIUS * np.column_stack([np.cos(angles), np.sin(angles)])
     paths = {}
     for name, steps in _DRAWN.items():
-        limit = plan.find_algorithm(name).parameters.get("max_rounds", _ROUNDS_DRAWN)
-        parameters = steps | {"init": start, "max_rounds": min(limit, _ROUNDS_DRAWN)}
-        seed = derive_seed(plan.seed, "run", 0)
-        model = make(name, n_clusters=k, random_state=seed, **parameters)
+        limit = min(_ROUNDS_DRAWN, plan.find_algorithm(name).parameters.get("max_rounds", _ROUNDS_DRAWN))
+        model = make(name, n_clusters=k, random_state=seed, init=start, max_rounds=limit, **steps)
         states: list[State] = []
         with threadpool_limits(1):  # which fixes the order of sums
             model.fit_federation(
@@ -245,8 +236,9 @@ def _paths(plan: Plan, X: DataArray, clients: IntArray) -> dict[str, FloatArray]
             )
         score = score_per_sample(X, model.cluster_centers_)
         title = f"{DISTRIBUTIONS['non-iid']}, {find_algorithm(name).title}"
-        path = np.array([states[0].previous, *(state.centroids for state in states)])
-        paths[f"{title}\n{model.n_iter_} rounds, score {score:.4f}"] = path
+        paths[f"{title}\n{model.n_iter_} rounds, score {score:.4f}"] = np.array(
+            [states[0].previous, *(state.centroids for state in states)]
+        )
     return paths
 
 
@@ -263,6 +255,7 @@ def render_table(result: DemoResult) -> Table:
         caption=f"{about}\nruns: {runs}\n{few}",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        pad_edge=False,
         show_edge=False,
     )
     for name in ("clients", "algorithm"):
@@ -270,17 +263,15 @@ def render_table(result: DemoResult) -> Table:
     for name in ("score", "paper's score", "accuracy", "v-meas.", "rounds", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in result.rows.to_dict("records"):
-        paper = "—"
-        if not np.isnan(row["paper_score"]):
-            paper = f"{row['paper_score']:.4f} ± {row['paper_std']:.4f}"
+        paper = f"{row['paper_score']:.4f} ± {row['paper_std']:.4f}"
         table.add_row(
             SETTINGS[row["distribution"]],
             _short(row["algorithm"]),
             f"{row['score']:.4f}",
-            paper,
+            "—" if np.isnan(row["paper_score"]) else paper,
             *(f"{row[name]:.4f}" for name in ("accuracy", "v_measure")),
             f"{row['rounds']:.0f}",
-            f"{row['seconds']:.1f}",
+            f"{row['seconds']:.{1 if row['seconds'] < 9.95 else 0}f}",  # there is room for three letters
             end_section=row["algorithm"] == list(RUNS)[-1],
         )
     return table

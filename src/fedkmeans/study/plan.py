@@ -51,6 +51,10 @@ class DataPlan:
     reading: tuple[tuple[str, Any], ...] = ()
     paper: str | None = None
 
+    def find_distribution(self, name: str | None) -> Distribution:
+        """Return the distribution of that name."""
+        return next(one for one in self.distributions if one.name == name)
+
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmPlan:
@@ -104,6 +108,15 @@ class Plan:
     reference: str | None = None
     within: float = 0.5
     curves: int = 5
+
+    def names(self) -> dict[str, list[str]]:
+        """Return the names of data sets, distributions and algorithms, each once, in the plan's order."""
+        distributions = dict.fromkeys(one.name for data in self.data for one in data.distributions)
+        return {
+            "data": [data.name for data in self.data],
+            "distribution": list(distributions),
+            "algorithm": [algorithm.name for algorithm in self.algorithms],
+        }
 
     def find_data(self, name: str) -> DataPlan:
         """Return the data set of that name."""

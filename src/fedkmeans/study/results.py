@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,13 +60,8 @@ def load_results(plan: Plan, store: Store) -> pd.DataFrame:
             f"there are no finished runs of {plan.name!r} in {str(store.folder)!r}; run the study first"
         )
     frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype({"clients_per_round": "Int64"})
-    order = {
-        "data": [entry.name for entry in plan.data],
-        "distribution": list(dict.fromkeys(one.name for entry in plan.data for one in entry.distributions)),
-        "algorithm": [entry.name for entry in plan.algorithms],
-    }
     frame = _with_reference(plan, frame)
-    for name, values in order.items():
+    for name, values in plan.names().items():
         frame[name] = pd.Categorical(frame[name], values, ordered=True)
     by = ["data", "distribution", "algorithm", "clients_per_round", "run"]
     return frame.sort_values(by, na_position="first", ignore_index=True)
@@ -95,14 +90,16 @@ def _excess(frame: pd.DataFrame) -> pd.Series[float]:
 
 def _first_below(run: Mapping[Any, Any], limit: float) -> float:
     """Return the first round with a score of at most `limit`, or NaN."""
-    if not isinstance(run["curve"], Mapping) or math.isnan(limit):
+    if not isinstance(run["curve"], Mapping):
         return math.nan
     rounds, scores = curve_of(run)
     below = np.flatnonzero(scores <= limit)
-    if not len(below) or below[0] == 0:
-        return float(rounds[0]) if len(below) else math.nan
-    # Somewhere between two rounds with known scores; on the straight line between them.
+    if not len(below):
+        return math.nan
     i = below[0]
+    if i == 0:
+        return float(rounds[0])
+    # Somewhere between two rounds with known scores; on the straight line between them.
     share = (scores[i - 1] - limit) / (scores[i - 1] - scores[i])
     return float(math.ceil(rounds[i - 1] + share * (rounds[i] - rounds[i - 1])))
 
@@ -273,29 +270,23 @@ def mean_curves(
     DataFrame of shape (n_points, 7)
         ``data`` (the title), ``distribution``, ``algorithm``, ``round`` (0 is the start), ``runs``,
         ``mean``, ``std`` (of a sample; NaN for one run).
-
-    Raises
-    ------
-    StudyError
-        If no run with so many clients per round has a curve.
     """
     check_choice("metric of curves", metric, ("score", "excess"))
     check_metric(frame, metric)
-    clients = choose_clients(frame, clients)
+    frame = frame[frame["clients_per_round"] == choose_clients(frame, clients)].dropna(subset=[metric])
+    frame = frame[[isinstance(curve, Mapping) for curve in frame["curve"]]]
+    if not len(frame):
+        raise StudyError("no run has a curve to draw; the first runs of algorithms that take rounds do")
     parts = []
     for place, algorithm in cells_of(plan):
-        runs = runs_of(frame, place, algorithm).dropna(subset=[metric])
-        runs = runs[runs["clients_per_round"] == clients]
-        curves = [
-            curve_of(run, metric) for run in runs.to_dict("records") if isinstance(run["curve"], Mapping)
-        ]
+        curves = [curve_of(run, metric) for run in runs_of(frame, place, algorithm).to_dict("records")]
         if curves:
+            rounds = np.unique(np.concatenate([rounds for rounds, _ in curves])).astype(int)
+            values = pd.DataFrame([np.interp(rounds, *curve) for curve in curves])
             cell = {"data": place.data.title, "distribution": place.distribution.name}
-            parts.append(_mean_curve(curves).assign(**cell, algorithm=algorithm.name))
-    if not parts:
-        raise StudyError("no run has a curve to draw; the first runs of algorithms that take rounds do")
-    names = ["data", "distribution", "algorithm", "round", "runs", "mean", "std"]
-    return pd.concat(parts, ignore_index=True)[names]
+            means = {"runs": len(curves), "mean": values.mean(), "std": values.std(ddof=1)}
+            parts.append(pd.DataFrame({**cell, "algorithm": algorithm.name, "round": rounds, **means}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def curve_of(run: Mapping[Any, Any], metric: str = "score") -> tuple[FloatArray, FloatArray]:
@@ -309,10 +300,3 @@ def curve_of(run: Mapping[Any, Any], metric: str = "score") -> tuple[FloatArray,
     if metric == "excess":
         scores = 100 * (scores / run["reference"] - 1)
     return np.array(rounds, float), scores
-
-
-def _mean_curve(curves: Sequence[tuple[FloatArray, FloatArray]]) -> pd.DataFrame:
-    rounds = np.unique(np.concatenate([rounds for rounds, _ in curves]))
-    scores = pd.DataFrame([np.interp(rounds, *curve) for curve in curves])
-    mean, std = scores.mean(), scores.std(ddof=1)
-    return pd.DataFrame({"round": rounds.astype(int), "runs": len(curves), "mean": mean, "std": std})

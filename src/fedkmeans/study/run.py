@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
@@ -19,12 +20,13 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
 from fedkmeans.errors import StudyError
-from fedkmeans.study.grid import Task, distribution_of, find_kept, key_of
+from fedkmeans.study.grid import Task, find_kept, key_of
 from fedkmeans.study.measure import measure
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.rows import load_rows
 from fedkmeans.study.store import Record, Store
 
+# Plan, task, folder for the clients of each row, and id of the study's process.
 Call: TypeAlias = tuple[Plan, Task, Path, int]
 _DIED = (
     "worker processes died, perhaps because there was not enough memory; finished runs are kept, so run it "
@@ -82,7 +84,7 @@ def run_study(
             clock.add(task, kept[key]["seconds"])
     if not todo:
         return 0
-    clients = _make_folder(store.folder.absolute() / "clients")
+    clients = store.make_folder("clients")
     work = [(plan, task, clients, os.getpid()) for task in todo]
     left = dict.fromkeys(todo)
     n_workers = effective_n_jobs(n_jobs)
@@ -92,7 +94,7 @@ def run_study(
         del left[task]
         clock.add(task, record.facts["seconds"])
         done = len(keys) - len(left)
-        report(Progress(task, record, done, len(keys), clock.left(list(left), n_workers)))
+        report(Progress(task, record, done, len(keys), clock.left(left, n_workers)))
     return len(todo)
 
 
@@ -114,27 +116,17 @@ class Clock:
             total, count = self._totals.get(group, (0.0, 0))
             self._totals[group] = (total + seconds, count + 1)
 
-    def left(self, tasks: Sequence[Task], n_workers: int) -> float:
+    def left(self, tasks: Collection[Task], n_workers: int) -> float:
         """Return the seconds that so many workers will need for these tasks."""
-        return sum(map(self._expected, tasks)) / max(1, min(n_workers, len(tasks)))
-
-    def _expected(self, task: Task) -> float:
-        known = [self._totals[group] for group in self._alike(task) if group in self._totals]
-        total, count = known[0] if known else (0.0, 1)
-        return total / count
+        expected = 0.0
+        for task in tasks:
+            known = (self._totals[group] for group in self._alike(task) if group in self._totals)
+            total, count = next(known, (0.0, 1))
+            expected += total / count
+        return expected / max(1, min(n_workers, len(tasks)))
 
 
 # --- checks ------------------------------------------------------------------------------------
-
-
-def _make_folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StudyError(
-            f"cannot make folder {str(folder)!r}: {error.strerror}; choose another place with --store"
-        ) from error
-    return folder
 
 
 def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -142,31 +134,26 @@ def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str
     before = {task.data: kept[key]["rows"] for task, key in find_kept(plan, kept).items()}
     digests = {}
     for name in dict.fromkeys(task.data for task in todo):
-        rows = load_rows(plan.find_data(name), plan.folder)
+        data = plan.find_data(name)
+        rows = load_rows(data, plan.folder)
         if before.get(name, rows.digest) != rows.digest:
             raise StudyError(
                 f"the rows of {name} are not those that the finished runs had ({rows.digest} now, "
                 f"{before[name]} then); bring the old rows back, or choose another folder with --store"
             )
-        k = plan.find_data(name).k
-        if k > len(rows.X):
-            raise StudyError(f"{name} has {len(rows.X)} rows, too few for k = {k} clusters; lower k")
-        if rows.clients is not None:
-            _check_clients(plan, [task for task in todo if task.data == name], len(np.unique(rows.clients)))
+        if data.k > len(rows.X):
+            raise StudyError(f"{name} has {len(rows.X)} rows, too few for k = {data.k} clusters; lower k")
+        n_clients = math.inf
+        if rows.clients is not None and data.distributions[0].rule is None:
+            n_clients = len(np.unique(rows.clients))
+        for n in (task.clients_per_round for task in todo if task.data == name):
+            if n is not None and n > n_clients:
+                raise StudyError(
+                    f"{name} comes with {n_clients} clients, but {n} are to be asked in a round; set "
+                    f"clients_per_round in the plan to {n_clients} at most"
+                )
         digests[name] = rows.digest
     return digests
-
-
-def _check_clients(plan: Plan, todo: Sequence[Task], n_clients: int) -> None:
-    """Raise if a task asks for more clients per round than the data has."""
-    for task in todo:
-        n = task.clients_per_round
-        if n is None or n <= n_clients or distribution_of(plan.find_data(task.data), task).rule is not None:
-            continue
-        raise StudyError(
-            f"{task.data} comes with {n_clients} clients, but {n} are to be asked in a round; set "
-            f"clients_per_round in the plan to {n_clients} at most"
-        )
 
 
 def _check_record(task: Task, record: Record, key: str, digest: str) -> None:

@@ -57,12 +57,20 @@ class Store:
         self.folder = Path(folder)
         self.path = self.folder / "runs.sqlite"
 
+    def make_folder(self, name: str = "") -> Path:
+        """Create the store's folder, or that of this name in it, and return its absolute path."""
+        folder = self.folder.absolute() / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyError(
+                f"cannot make folder {str(folder)!r}: {error.strerror}; choose another place with --store"
+            ) from error
+        return folder
+
     def add(self, record: Record) -> bool:
         """Add a record; return False, and change nothing, if there is one with the same key."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StudyError(f"cannot make folder {str(self.folder)!r}: {error.strerror}") from error
+        self.make_folder()
         row = (record.key, json.dumps(record.facts, sort_keys=True), _packed(record.centroids))
         with self._open() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")  # table, version and record in one transaction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -36,9 +37,8 @@ def write_run_report(
     missing : dict or None
         For each client that did not answer: the reason, once for each time.
     """
-    text = page(model, title, missing or {})
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(page(model, title, missing or {}), encoding="utf-8")
 
 
 def page(model: Model, title: str, missing: Mapping[str, Sequence[str]]) -> str:
@@ -58,7 +58,6 @@ def page(model: Model, title: str, missing: Mapping[str, Sequence[str]]) -> str:
 def _facts(model: Model) -> list[tuple[str, str]]:
     card = model.card
     data, result = card["data"], card["result"]
-    versions = ", ".join(f"{name} {version}" for name, version in card["versions"].items())
     return [
         ("Clusters", f"{len(model.centroids):,}"),
         ("Rows", f"{data['n_samples']:,} at {len(data['clients']):,} clients"),
@@ -69,13 +68,12 @@ def _facts(model: Model) -> list[tuple[str, str]]:
         ("Score per sample", f"{result['score_per_sample']:,.6g}"),
         ("Seed", str(card["seed"])),
         ("Made", str(card["created"]).replace("T", " ").replace("+00:00", " UTC")),
-        ("Versions", versions),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in card["versions"].items())),
     ]
 
 
 def _lead(card: Mapping[str, Any]) -> str:
-    sent = sum(card["history"].get("bytes_sent") or [0])
-    received = sum(card["history"].get("bytes_received") or [0])
+    sent, received = (sum(card["history"].get(f"bytes_{way}") or [0]) for way in ("sent", "received"))
     lead = "Movement: how far the centroids moved in a round. Answers: clients that answered, of those asked."
     if not sent + received:
         return lead
@@ -128,31 +126,26 @@ def _draw(ax: Any, columns: Mapping[str, Any], name: str) -> None:
 
 
 def _clients(clients: Sequence[Mapping[str, Any]], missing: Mapping[str, Sequence[str]]) -> str:
-    shown = clients[:_MOST_CLIENTS]
-    rows = [
-        (client["name"], f"{client['n_samples']:,}", _why(missing.get(client["name"], ())))
-        for client in shown
-    ]
-    rows += [(name, "–", _why(missing[name])) for name in missing if name not in {c["name"] for c in clients}]
-    note = f"<p>… and {len(clients) - len(shown):,} more</p>" if len(clients) > len(shown) else ""
-    return _table(["client", "rows", "no answer"], rows) + note
+    names = [client["name"] for client in clients]
+    sizes = [f"{client['n_samples']:,}" for client in clients]
+    rows = [(name, n, _why(missing.get(name, ()))) for name, n in zip(names, sizes, strict=True)]
+    absent = [(name, "–", _why(reasons)) for name, reasons in missing.items() if name not in names]
+    more = len(names) - _MOST_CLIENTS
+    note = f"<p>… and {more:,} more</p>" if more > 0 else ""
+    return _table(["client", "rows", "no answer"], [*rows[:_MOST_CLIENTS], *absent]) + note
 
 
 def _why(reasons: Sequence[str]) -> str:
     if not reasons:
         return "never"
-    counted = {reason: list(reasons).count(reason) for reason in reasons}
-    return "; ".join(
-        f"{times:,} time(s): {reason}" if reason else f"{times:,} time(s)"
-        for reason, times in counted.items()
-    )
+    counted = Counter(reasons).items()
+    return "; ".join(f"{times:,} time(s)" + (f": {reason}" if reason else "") for reason, times in counted)
 
 
 def _centroids(model: Model) -> str:
     n_clusters, n_columns = model.centroids.shape
     if view_of(n_columns) == "images":
-        paper, ink = ends([model.centroids])
-        picture = strip(model.centroids, paper, ink)
+        picture = strip(model.centroids, *ends([model.centroids]))
         return f'<img alt="{n_clusters} centroids as pictures, one below the other" src="{picture}">'
     if n_columns > _MOST_COLUMNS:
         return f"<p>{n_clusters:,} centroids of {n_columns:,} columns are too many numbers for a page.</p>"
