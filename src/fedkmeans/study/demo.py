@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,10 +27,10 @@ from fedkmeans.registry import find_algorithm, make
 from fedkmeans.study import plots
 from fedkmeans.study.grid import Task, tasks_of
 from fedkmeans.study.measure import measure
-from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.paper_values import NO_VALUE, PAPER_VALUES
 from fedkmeans.study.parse import load_plan
 from fedkmeans.study.plan import Plan
-from fedkmeans.study.results import cells_of, load_results, runs_of
+from fedkmeans.study.results import TITLES, cells_of, load_results, runs_of
 from fedkmeans.study.rows import clients_of, load_rows
 from fedkmeans.study.run import Progress, run_study
 from fedkmeans.study.store import Store
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _PLAN = Path(__file__).with_name("demo.toml")
-DISTRIBUTIONS = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
 # Non-IID with few clients per round, as in a real federation. Not in the paper.
 FEW, N_ASKED = "non-iid-few", 10
-SETTINGS = DISTRIBUTIONS | {FEW: f"{N_ASKED} per round"}
+SETTINGS = TITLES | {FEW: f"{N_ASKED} per round"}
 # Number of runs: many for algorithms that are fast and depend on chance, one for those that take seconds
 # and hardly differ between runs.
 RUNS = {"k-means": 10, "last-word": 3, "ewf": 1, "dwf": 1, "kfed": 10, "fkm": 3}
@@ -103,10 +103,6 @@ def run_demo(
         Called after each run.
     max_rounds : int or None
         Stop all runs after so many rounds; None for the limits of the plan.
-
-    Returns
-    -------
-    DemoResult
     """
     plan = load_plan(_PLAN)
     algorithms = []
@@ -156,7 +152,7 @@ def _compare(
     run_study(plan, tasks, store, n_jobs=n_jobs, report=report)
     frame = load_results(plan, store)
     clients = {
-        DISTRIBUTIONS[one.name]: clients_of(plan, data, rows, one, 0, store.folder / "clients")
+        TITLES[one.name]: clients_of(plan, data, rows, one, 0, store.folder / "clients")
         for one in data.distributions
     }
     # Classical k-means depends on its start: the best of ten.
@@ -190,7 +186,7 @@ def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
             if place.distribution.name != distribution or not len(runs):
                 continue
             scores = runs["score"].to_numpy()
-            paper = PAPER_TABLES["synthetic"].get((setting, algorithm.name))
+            paper = PAPER_VALUES.get(("synthetic", setting, algorithm.name, "score"), NO_VALUE)
             rows.append(
                 {
                     "distribution": setting,
@@ -200,8 +196,8 @@ def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
                     "score_std": scores.std(),
                     "best_score": scores.min(),
                     **{name: runs[name].mean() for name in ("accuracy", "v_measure", "rounds", "seconds")},
-                    "paper_score": np.nan if paper is None else paper.score.mean,
-                    "paper_std": np.nan if paper is None else paper.score.std,
+                    "paper_score": paper[0],
+                    "paper_std": paper[2],
                 }
             )
     return pd.DataFrame(rows)
@@ -209,14 +205,13 @@ def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _movements(frame: pd.DataFrame) -> dict[str, dict[str, FloatArray]]:
     """Return the movements of the last run with all clients; NaN in rounds that were not recorded."""
-    movements: dict[str, dict[str, FloatArray]] = {title: {} for title in DISTRIBUTIONS.values()}
+    movements: dict[str, dict[str, FloatArray]] = {title: {} for title in TITLES.values()}
     frame = frame[frame["clients_per_round"] > N_ASKED].set_index(["distribution", "algorithm"])
-    for name, title in DISTRIBUTIONS.items():
-        for algorithm in _DRAWN:
-            run = frame.loc[[(name, algorithm)]].iloc[-1]
-            moved = np.full(run["rounds"], np.nan)
-            moved[[int(number) - 1 for number in run["movement"]]] = list(run["movement"].values())
-            movements[title][find_algorithm(algorithm).title] = moved
+    for (name, title), algorithm in itertools.product(TITLES.items(), _DRAWN):
+        run = frame.loc[[(name, algorithm)]].iloc[-1]
+        moved = np.full(run["rounds"], np.nan)
+        moved[[int(number) - 1 for number in run["movement"]]] = list(run["movement"].values())
+        movements[title][find_algorithm(algorithm).title] = moved
     return movements
 
 
@@ -235,7 +230,7 @@ def _paths(plan: Plan, X: DataArray, clients: IntArray) -> dict[str, FloatArray]
                 InProcess.from_arrays(X, clients), lambda state, _, to=states: to.append(state)
             )
         score = score_per_sample(X, model.cluster_centers_)
-        title = f"{DISTRIBUTIONS['non-iid']}, {find_algorithm(name).title}"
+        title = f"{TITLES['non-iid']}, {find_algorithm(name).title}"
         paths[f"{title}\n{model.n_iter_} rounds, score {score:.4f}"] = np.array(
             [states[0].previous, *(state.centroids for state in states)]
         )
@@ -258,10 +253,8 @@ def render_table(result: DemoResult) -> Table:
         pad_edge=False,
         show_edge=False,
     )
-    for name in ("clients", "algorithm"):
-        table.add_column(name, no_wrap=True)
-    for name in ("score", "paper's score", "accuracy", "v-meas.", "rounds", "s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("clients", "algorithm", "score", "paper's score", "accuracy", "v-meas.", "rounds", "s"):
+        table.add_column(name, justify="left" if name in ("clients", "algorithm") else "right", no_wrap=True)
     for row in result.rows.to_dict("records"):
         paper = f"{row['paper_score']:.4f} ± {row['paper_std']:.4f}"
         table.add_row(

@@ -20,6 +20,7 @@ from fedkmeans.study.results import (
     check_metric,
     choose_clients,
     mean_curves,
+    numbers_of_clients,
     places_of,
     runs_of,
 )
@@ -48,6 +49,8 @@ _POOLED_DASHES: tuple[Any, ...] = ((0, (2.5, 1.5)), (0, (1, 1)), (0, (7, 2, 1, 2
 def draw(plan: Plan, frame: pd.DataFrame, metrics: Sequence[str] = (), best: float = 0.5) -> Figure:
     """Draw mean and standard deviation of metrics over the best runs, by the number of clients per round.
 
+    There is one column of panels for each distribution. A cell with one run has no band.
+
     Parameters
     ----------
     plan : Plan
@@ -58,16 +61,11 @@ def draw(plan: Plan, frame: pd.DataFrame, metrics: Sequence[str] = (), best: flo
         score if no data has labels.
     best : float in (0, 1]
         Share of the runs of each cell that counts, see `averages`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One column of panels for each distribution. A cell with one run has no band.
     """
     chosen = metrics or [metric for metric in _DEFAULT if frame[metric].notna().any()]
     rows = {metric: _LABELS[check_metric(frame, metric)] for metric in chosen}
     fig, axes = _lay_out(plan, rows, "clients per round")
-    numbers = sorted(int(number) for number in frame["clients_per_round"].dropna().unique())
+    numbers = numbers_of_clients(frame)
     looks = looks_of(plan)
     points = {metric: averages(plan, frame, metric, best) for metric in rows}
     for metric, (place, algorithm) in itertools.product(rows, cells_of(plan)):
@@ -155,16 +153,8 @@ def _range(counts: pd.Series[Any]) -> str:
 def draw_curves(plan: Plan, frame: pd.DataFrame, clients: int | None = None, metric: str = "score") -> Figure:
     """Draw how the algorithms converge: the score against the rounds, on a logarithmic scale.
 
-    Parameters
-    ----------
-    plan, frame, clients, metric
-        As for `mean_curves`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One panel for each distribution. Lines and bands are those of `mean_curves` and end with a marker;
-        pooled runs are a horizontal line at their mean.
+    There is one panel for each distribution. Lines and bands are those of `mean_curves`, which explains the
+    parameters, and end with a marker; pooled runs are a horizontal line at their mean.
     """
     curves = mean_curves(plan, frame, clients, metric)
     fig, axes = _lay_out(plan, {metric: _LABELS[metric]}, "rounds")
@@ -312,17 +302,9 @@ def _finished(fig: Figure, plan: Plan, axes: Iterable[Axes], shown: Iterable[str
     handles = [Line2D([], [], **looks[one.name].line, **looks[one.name].dots) for one in algorithms]
     # As many columns as fit below the figure, or fewer if the last line would be short.
     across = max(1, int(fig.get_figwidth() / (0.75 + 0.075 * max(map(len, labels)))))
-    legend = fig.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=math.ceil(len(labels) / math.ceil(len(labels) / across)),
-        frameon=False,
-        fontsize=9,
-        title=note,
-        title_fontsize=9,
-        handlelength=3.2,
-    )
+    look: dict[str, Any] = {"frameon": False, "fontsize": 9, "title_fontsize": 9, "handlelength": 3.2}
+    n_columns = math.ceil(len(labels) / math.ceil(len(labels) / across))
+    legend = fig.legend(handles, labels, loc="outside lower center", ncols=n_columns, title=note, **look)
     legend.get_title().set_color(INK)
     fig.suptitle(_no_formula(plan.title), fontsize=11.5, color=INK)
     return fig

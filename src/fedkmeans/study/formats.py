@@ -19,23 +19,12 @@ SPANS = (
 
 
 class Block(NamedTuple):
-    """The part of a table for one data title, as text.
-
-    Attributes
-    ----------
-    caption : str
-    spans : sequence of (str, sequence of str)
-        `SPANS`, or the first of them.
-    groups : list of list of sequence of str
-        The rows of each distribution, which only the first of them names.
-    notes : list of str
-        Sentences that explain the columns.
-    """
+    """The part of a table for one data title, as text."""
 
     caption: str
-    spans: Sequence[tuple[str, Sequence[str]]]
-    groups: list[list[Sequence[str]]]
-    notes: list[str]
+    spans: Sequence[tuple[str, Sequence[str]]]  # `SPANS`, or the first of them
+    groups: list[list[Sequence[str]]]  # the rows of each distribution, which only the first of them names
+    notes: list[str]  # sentences that explain the columns
 
     @property
     def heads(self) -> list[str]:

@@ -46,10 +46,10 @@ class Curve:
         """Record a round."""
         if not self.points:
             self.points[0] = state.previous
-        if 0 < self._last < self._next:  # the latest round is replaced until one is due
-            self.points.pop(self._last, None)
+        elif self._last < self._next:  # the latest round is replaced until one is due
+            self.points.pop(self._last)
             self.movements.pop(self._last, None)
-        elif self._last:
+        else:
             self._next = max(self._last + 1, self._last * _APART)
         self._last = info.round
         self.points[info.round] = state.centroids

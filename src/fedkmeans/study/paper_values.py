@@ -6,7 +6,7 @@ accuracy and v-measure: 100 clients that all take part, 100 runs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
 
 # Runs behind the means. The captions say 100 for all, but accuracy and v-measure must be those of the 50
 # runs with the lowest score, as in the figures of the paper: over all runs, k-means on the synthetic data
@@ -14,22 +14,6 @@ from typing import NamedTuple
 PAPER_RUNS = {"score": 100, "accuracy": 50, "v_measure": 50}
 # The paper prints four decimals, so a value may be off by half of the last one.
 PAPER_ROUNDING = 0.5e-4
-
-
-class PaperValue(NamedTuple):
-    """Mean, best (least score, largest of the others) and standard deviation over the runs of the paper."""
-
-    mean: float
-    best: float
-    std: float
-
-
-class PaperRow(NamedTuple):
-    """What the paper reports for one algorithm in one distribution."""
-
-    score: PaperValue
-    accuracy: PaperValue
-    v_measure: PaperValue
 
 
 # Distribution and algorithm, then mean, best and standard deviation of score, accuracy and v-measure.
@@ -79,11 +63,13 @@ non-iid   kfed      8.1102   8.0470   0.0288  0.4143  0.4389  0.0110  0.4317  0.
 }
 
 
-# By data set; keys are the distribution and the algorithm's name in the registry. FKM is not in the paper.
-PAPER_TABLES: dict[str, dict[tuple[str, str], PaperRow]] = {}
-for _name, _text in _TEXTS.items():
-    _rows = [line.split() for line in _text.strip().splitlines()]
-    PAPER_TABLES[_name] = {
-        (distribution, algorithm): PaperRow(*(PaperValue(*map(float, numbers[i : i + 3])) for i in (0, 3, 6)))
-        for distribution, algorithm, *numbers in _rows
-    }
+PAPER_DATA = tuple(_TEXTS)
+# Mean, best (least score, largest of the others) and standard deviation over the runs of the paper, by data
+# set, distribution, name of the algorithm in the registry, and metric. FKM is not in the paper.
+PAPER_VALUES: dict[tuple[str, str, str, str], tuple[float, ...]] = {
+    (data, *line.split()[:2], metric): tuple(map(float, line.split()[first : first + 3]))
+    for data, text in _TEXTS.items()
+    for line in text.strip().splitlines()
+    for metric, first in (("score", 2), ("accuracy", 5), ("v_measure", 8))
+}
+NO_VALUE = (math.nan, math.nan, math.nan)

@@ -15,7 +15,7 @@ from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans.data import DATASETS, MISSING_RULES, PARTITIONERS, partition
 from fedkmeans.errors import FedKMeansError, StudyError
 from fedkmeans.registry import find_algorithm, make
-from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.paper_values import PAPER_DATA
 from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan, check_rule
 
 # Name of the distribution of data with clients of its own.
@@ -119,7 +119,7 @@ def _data(entry: Mapping[str, Any]) -> DataPlan:
         load=load,
         files=files,
         reading=tuple((key, check(key, entry[key])) for key, check in _READING.items() if key in entry),
-        paper=check_choice("paper", entry["paper"], PAPER_TABLES) if "paper" in entry else None,
+        paper=check_choice("paper", entry["paper"], PAPER_DATA) if "paper" in entry else None,
     )
 
 

@@ -39,7 +39,7 @@ class DataPlan:
     reading : tuple of (str, value)
         Keywords of `fedkmeans.data.read_clients` for the files.
     paper : str or None
-        The data set of the paper to compare with, a key of `PAPER_TABLES`.
+        The data set of the paper to compare with, one of `PAPER_DATA`.
     """
 
     name: str
@@ -142,14 +142,13 @@ def check_rule(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     name = weighting.rpartition(":")[2]
     if not path.is_file():
         raise StudyError(f"weighting {weighting!r}: there is no file {str(path)!r}; check its name")
+    where = f"weighting {weighting!r}: {str(path)!r}"
     try:
         found = runpy.run_path(str(path))
     except (Exception, SystemExit) as error:
-        raise StudyError(
-            f"weighting {weighting!r}: {str(path)!r} cannot be run: {error!r}; correct it"
-        ) from error
+        raise StudyError(f"{where} cannot be run: {error!r}; correct it") from error
     if not callable(found.get(name)):
-        raise StudyError(f"weighting {weighting!r}: {str(path)!r} has no function {name!r}; check its name")
+        raise StudyError(f"{where} has no function {name!r}; check its name")
     return {**parameters, "weighting": found[name]}
 
 

@@ -146,13 +146,7 @@ class Place:
 
 
 def places_of(plan: Plan) -> list[Place]:
-    """Return all places in the order of the plan, except that those of one data title are together.
-
-    Raises
-    ------
-    StudyError
-        If two places have the same title and distribution.
-    """
+    """Return all places in the order of the plan, except that those of one data title are together."""
     places: dict[tuple[str, str], Place] = {}
     for data in plan.data:
         for distribution in data.distributions:
@@ -195,12 +189,14 @@ def check_metric(frame: pd.DataFrame, metric: str) -> str:
     return metric
 
 
-def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
-    """Return `clients` if there are such runs; for None, the largest number of clients per round.
+def numbers_of_clients(frame: pd.DataFrame) -> list[int]:
+    """Return the numbers of clients per round that there are, in ascending order."""
+    return sorted(int(number) for number in frame["clients_per_round"].dropna().unique())
 
-    If all runs are pooled, the result is None.
-    """
-    numbers = sorted(int(number) for number in frame["clients_per_round"].dropna().unique())
+
+def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
+    """Return `clients` if there are such runs; for None, the largest number, or None if all are pooled."""
+    numbers = numbers_of_clients(frame)
     if clients is None:
         return numbers[-1] if numbers else None
     if clients not in numbers:
@@ -258,9 +254,8 @@ def mean_curves(
 
     Parameters
     ----------
-    plan : Plan
-    frame : DataFrame
-        From `load_results`.
+    plan, frame
+        As for `averages`.
     clients : int or None
         Clients per round; None for the largest number.
     metric : {"score", "excess"}

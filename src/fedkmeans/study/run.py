@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,8 +26,8 @@ from fedkmeans.study.plan import Plan
 from fedkmeans.study.rows import load_rows
 from fedkmeans.study.store import Record, Store
 
-# Plan, task, folder for the clients of each row, and id of the study's process.
-Call: TypeAlias = tuple[Plan, Task, Path, int]
+# Carries out a task, perhaps in another process.
+Work: TypeAlias = Callable[[Task], tuple[Task, Record]]
 _DIED = (
     "worker processes died, perhaps because there was not enough memory; finished runs are kept, so run it "
     "again, with fewer runs at a time"
@@ -84,11 +84,10 @@ def run_study(
             clock.add(task, kept[key]["seconds"])
     if not todo:
         return 0
-    clients = store.make_folder("clients")
-    work = [(plan, task, clients, os.getpid()) for task in todo]
+    work = partial(_measured, plan, store.make_folder("clients"), os.getpid())
     left = dict.fromkeys(todo)
     n_workers = effective_n_jobs(n_jobs)
-    for task, record in _carry_out(work, n_jobs):
+    for task, record in _carry_out(work, todo, n_jobs):
         _check_record(task, record, keys[task], digests[task.data])
         store.add(record)
         del left[task]
@@ -170,66 +169,57 @@ def _check_record(task: Task, record: Record, key: str, digest: str) -> None:
 # --- workers -----------------------------------------------------------------------------------
 
 
-def _carry_out(work: Sequence[Call], n_jobs: int | None) -> Iterator[tuple[Task, Record]]:
+def _carry_out(work: Work, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[tuple[Task, Record]]:
     """Do the work with the active backend of joblib; yield each record as soon as it is done."""
     backend, _ = get_active_backend()
     if hasattr(backend, "client"):
-        yield from _on_dask(work, backend.client)
+        yield from _on_dask(work, tasks, backend.client)
     elif backend.supports_return_generator:
-        parallel = Parallel(
-            n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
-        )
+        how: dict[str, Any] = {"return_as": "generator_unordered", "pre_dispatch": "n_jobs"}
         try:
-            yield from parallel(delayed(_measured)(*call) for call in work)
+            yield from Parallel(n_jobs, batch_size=1, **how)(delayed(work)(task) for task in tasks)
         except BrokenProcessPool as error:
             raise StudyError(_DIED) from error
     else:  # such as Ray, which returns results only when a whole batch is done: small batches
         size = effective_n_jobs(n_jobs)
-        for start in range(0, len(work), size):
-            yield from Parallel(n_jobs=n_jobs, batch_size=1)(
-                delayed(_measured)(*call) for call in work[start : start + size]
-            )
+        for start in range(0, len(tasks), size):
+            some = tasks[start : start + size]
+            yield from Parallel(n_jobs, batch_size=1)(delayed(work)(task) for task in some)
 
 
-def _on_dask(work: Sequence[Call], client: Any) -> Iterator[tuple[Task, Record]]:
+def _on_dask(work: Work, tasks: Sequence[Task], client: Any) -> Iterator[tuple[Task, Record]]:
     """Do the work on a Dask cluster, also on workers that join later.
 
     This does not use joblib, which waits forever for the work of a lost worker.
     """
     distributed = import_module("distributed")
-    tasks = {client.submit(_measured, *call, pure=False): call[1] for call in work}
+    futures = {client.submit(work, task, pure=False): task for task in tasks}
     try:
-        for future in distributed.as_completed(list(tasks)):
-            task = tasks.pop(future)  # the cluster then releases its copy of the result
+        for future in distributed.as_completed(list(futures)):
+            task = futures.pop(future)  # the cluster then releases its copy of the result
             try:
                 found = future.result()
             except distributed.KilledWorker as error:
                 raise StudyError(f"{task}: {_DIED}") from error
             yield found
     finally:
-        client.cancel(list(tasks))
+        client.cancel(list(futures))
 
 
-def _measured(plan: Plan, task: Task, clients: Path, study: int) -> tuple[Task, Record]:
+def _measured(plan: Plan, clients: Path, study: int, task: Task) -> tuple[Task, Record]:
     _end_with(study)
     return task, measure(plan, task, clients)
 
 
 @cache
 def _end_with(study: int) -> None:
-    """End this worker soon after the study's process, which may be killed.
+    """End this worker soon after the study's process; workers of a cluster have another parent."""
 
-    Parameters
-    ----------
-    study : int
-        Id of the study's process. Workers of a cluster have other parents and are not ended.
-    """
+    def watch() -> None:
+        while os.getppid() == study:  # an orphan gets another parent
+            time.sleep(_CHECK_S)
+        os._exit(1)
+
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid == study:
-        threading.Thread(target=_watch_parent, args=(study,), daemon=True).start()
-
-
-def _watch_parent(study: int) -> None:
-    while os.getppid() == study:  # an orphan gets another parent
-        time.sleep(_CHECK_S)
-    os._exit(1)
+        threading.Thread(target=watch, daemon=True).start()

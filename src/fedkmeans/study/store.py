@@ -45,13 +45,7 @@ class Record:
 
 
 class Store:
-    """The records in a folder.
-
-    Parameters
-    ----------
-    folder : path
-        Created when the first record is written.
-    """
+    """The records in a folder, which is created when the first record is written."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -71,7 +65,10 @@ class Store:
     def add(self, record: Record) -> bool:
         """Add a record; return False, and change nothing, if there is one with the same key."""
         self.make_folder()
-        row = (record.key, json.dumps(record.facts, sort_keys=True), _packed(record.centroids))
+        packed = BytesIO()
+        if record.centroids is not None:
+            np.save(packed, np.asarray(record.centroids, dtype=np.float32), allow_pickle=False)
+        row = (record.key, json.dumps(record.facts, sort_keys=True), packed.getvalue() or None)
         with self._open() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")  # table, version and record in one transaction
             if self._is_new(connection):
@@ -124,11 +121,3 @@ class Store:
                 f"cannot use {str(self.path)!r}: {error}; see whether it is a study's file, may be written "
                 "to, and has room on its disk"
             ) from error
-
-
-def _packed(centroids: FloatArray | None) -> bytes | None:
-    if centroids is None:
-        return None
-    file = BytesIO()
-    np.save(file, np.asarray(centroids, dtype=np.float32), allow_pickle=False)
-    return file.getvalue()

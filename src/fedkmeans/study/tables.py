@@ -10,13 +10,12 @@ import pandas as pd
 
 from fedkmeans._utils.checks import check_choice
 from fedkmeans.study.formats import FORMATS, NONE, SPANS, Block
-from fedkmeans.study.paper_values import PAPER_ROUNDING, PAPER_RUNS, PAPER_TABLES
-from fedkmeans.study.plan import AlgorithmPlan, Plan
+from fedkmeans.study.paper_values import NO_VALUE, PAPER_ROUNDING, PAPER_RUNS, PAPER_VALUES
+from fedkmeans.study.plan import Plan
 from fedkmeans.study.results import (
     METRICS,
     REFERENCE_METRICS,
     TITLES,
-    Place,
     after_rounds,
     averages,
     cells_of,
@@ -89,8 +88,7 @@ def summarize(
     clients : int or None
         Clients per round; None for the largest number.
     best : float in (0, 1]
-        Of the n runs of a cell, the ⌈best n⌉ with the lowest score count, for any metric; 1 is all. The
-        accuracies and v-measures of the paper are those of the best half.
+        As for `averages`. The accuracies and v-measures of the paper are those of the best half.
 
     Returns
     -------
@@ -111,13 +109,6 @@ def summarize(
           difference, if our runs scatter as those of the paper do. Both uses of the rounding
           r = PAPER_ROUNDING of the printed values favour agreement, so that a printed 0.0000 makes
           nothing infinite.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such metric.
-    StudyError
-        If no run has the metric or this number of clients per round; the message lists those there are.
     """
     check_metric(frame, metric)
     clients = choose_clients(frame, clients)
@@ -128,26 +119,19 @@ def summarize(
     summary = found.set_index(_CELL).reindex(pd.MultiIndex.from_tuples(names, names=_CELL)).reset_index()
     asked = pd.array([None if one.is_pooled else clients for _, one in cells], dtype="Int64")
     # The tables of the paper are for rounds with all clients. If all runs are pooled, there are no rounds.
-    there = clients in (None, plan.n_clients)
-    paper = [_paper_value(*cell, metric) if there else (math.nan,) * 3 for cell in cells]
-    summary[_PAPER] = np.array(paper)
-    summary = summary.assign(clients_per_round=asked, runs=summary["runs"].fillna(0).astype(int))
-    return _compared(summary, PAPER_RUNS.get(metric, 0))[list(COLUMNS)]
-
-
-def _paper_value(place: Place, algorithm: AlgorithmPlan, metric: str) -> tuple[float, float, float]:
+    values = PAPER_VALUES if clients in (None, plan.n_clients) else {}
     # By rule, as a plan may choose any name; data with clients of its own has no rule.
-    rule = place.distribution.rule or place.distribution.name
-    row = PAPER_TABLES.get(place.data.paper or "", {}).get((rule, algorithm.algorithm))
-    return getattr(row, metric, (math.nan,) * 3)  # the paper has no homogeneity and completeness
-
-
-def _compared(summary: pd.DataFrame, paper_runs: int) -> pd.DataFrame:
-    """Add the columns that compare the means with those of the paper; see `summarize`."""
+    keys = [
+        (place.data.paper, place.distribution.rule or place.distribution.name, one.algorithm, metric)
+        for place, one in cells
+    ]
+    summary[_PAPER] = np.array([values.get(key, NO_VALUE) for key in keys])
+    summary = summary.assign(clients_per_round=asked, runs=summary["runs"].fillna(0).astype(int))
     off, std = summary["mean"] - summary["paper_mean"], summary["paper_std"]
     beyond = np.copysign(np.maximum(off.abs() - PAPER_ROUNDING, 0.0), off)
-    spread = (std + PAPER_ROUNDING) * np.sqrt(1 / summary["runs"] + 1 / (paper_runs or math.nan))
-    return summary.assign(off_by_std=off / std.where(std != 0), z=beyond / spread)
+    n_paper = PAPER_RUNS.get(metric, math.nan)
+    spread = (std + PAPER_ROUNDING) * np.sqrt(1 / summary["runs"] + 1 / n_paper)
+    return summary.assign(off_by_std=off / std.where(std != 0), z=beyond / spread)[list(COLUMNS)]
 
 
 # --- blocks ------------------------------------------------------------------------------------
@@ -201,11 +185,17 @@ def _about_runs(
     plan: Plan, summary: pd.DataFrame, metric: str, clients: int | None, share: float
 ) -> list[str]:
     best = "least" if is_better(metric) == "min" else "largest"
+    counts = summary["runs"][summary["runs"] > 0]
+    least, most = counts.min(), counts.max()
+    runs = f"{least} to {most} runs" if least != most else f"{most} runs" if most != 1 else "1 run"
     some = "" if share == 1 else f", those {share:.0%} of the runs with the lowest score"
-    asked = "" if clients is None else f", {_asked(plan, clients)}"
+    # Data with clients of its own has another number of clients than the plan says.
+    own = any(one.rule is None for data in plan.data for one in data.distributions)
+    of_all = "" if own else f" of {plan.n_clients}"
+    asked = "" if clients is None else f", {clients}{of_all} clients per round"
     notes = [
         f"Mean, best ({best}) and standard deviation (with runs − 1) of the {METRICS[metric]} over "
-        f"{_runs(summary)}{some}{asked}, seed {plan.seed}."
+        f"{runs}{some}{asked}, seed {plan.seed}."
     ]
     pooled = [one_line(algorithm.title) for algorithm in plan.algorithms if algorithm.is_pooled]
     if pooled and clients is not None:
@@ -216,18 +206,3 @@ def _about_runs(
         near = f" Near: at most {plan.within:g} % above." if metric == "rounds_to_within" else ""
         notes.append(f"Reference: {one_line(reference.title)}{who}, the score of the same run.{near}")
     return notes
-
-
-def _asked(plan: Plan, clients: int) -> str:
-    # Data with clients of its own has another number of clients than the plan says.
-    if any(one.rule is None for data in plan.data for one in data.distributions):
-        return f"{clients} clients per round"
-    return f"{clients} of {plan.n_clients} clients per round"
-
-
-def _runs(summary: pd.DataFrame) -> str:
-    counts = summary["runs"][summary["runs"] > 0]
-    least, most = counts.min(), counts.max()
-    if least != most:
-        return f"{least} to {most} runs"
-    return f"{most} runs" if most != 1 else "1 run"

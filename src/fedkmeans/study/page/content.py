@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from PIL import Image
+from scipy.optimize import linear_sum_assignment
 
-from fedkmeans._utils.typing import FloatArray
+from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.study.figures import Look, looks_of
-from fedkmeans.study.page.pictures import ends, matched, strip, view_of
 from fedkmeans.study.plan import AlgorithmPlan, Plan
 from fedkmeans.study.plots import INK, MARKERS, PALETTE
-from fedkmeans.study.results import METRICS, averages, curve_of, is_better, places_of
+from fedkmeans.study.results import METRICS, averages, curve_of, is_better, numbers_of_clients, places_of
 from fedkmeans.study.tables import summarize
 
 # Most runs to draw; more make a browser slow.
@@ -30,42 +33,33 @@ _POINT = ("clients", "runs", "of", "mean", "std")
 _TABLE = ("runs", "mean", "best", "std", "paper_mean", "paper_best", "paper_std", "off_by_std", "z")
 _SHARES = {"half": 0.5, "all": 1.0}
 _DIGITS = 7
+# Rows of at least so many numbers are pictures, if the number is a square.
+_LEAST_PIXELS = 64
+_MOST_COLUMNS = 50
+# Few shades make small files.
+_SHADES = 64
 
 
 class Cell(NamedTuple):
-    """Runs that differ only in their number and seed.
+    """Runs that differ only in their number and seed; pooled ones have neither a place nor clients."""
 
-    Attributes
-    ----------
-    data, algorithm : int
-        Positions in the plan.
-    place : int or None
-        Position in `places`; None for pooled data.
-    clients : int or None
-        Clients per round; None for pooled data.
-    """
-
-    data: int
+    data: int  # positions in the plan and in `places_of`
     place: int | None
     algorithm: int
-    clients: int | None
+    clients: int | None  # per round
 
 
 def page_content(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> dict[str, Any]:
-    """Return all that the page draws.
-
-    Parameters
-    ----------
-    plan : Plan
-    frame : DataFrame
-        From `load_results`.
-    centroids : mapping of key to ndarray of shape (k, m)
-        Of the first runs.
-    """
+    """Return all that the page draws; the arguments are those of `write_report`."""
     groups, looks, places = group_runs(plan, frame), looks_of(plan), places_of(plan)
     metrics = [name for name in METRICS if frame[name].notna().any()]
-    clients = sorted(int(n) for n in frame["clients_per_round"].dropna().unique())
-    kept = _kept(groups, frame, centroids)
+    clients = numbers_of_clients(frame)
+    kept = {  # only first runs have centroids
+        cell: centroids[key]
+        for cell, rows in groups.items()
+        for key in frame.loc[rows, "key"]
+        if key in centroids
+    }
     views = [_view([one for cell, one in kept.items() if cell.data == i]) for i in range(len(plan.data))]
     several = len({data.title for data in plan.data}) > 1
     content = {
@@ -103,14 +97,13 @@ def page_content(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatA
 
 
 def _algorithm(one: AlgorithmPlan, look: Look) -> dict[str, Any]:
-    settings = ", ".join(f"{name} = {value}" for name, value in one.parameters.items())
     dashes = () if look.linestyle == "-" else look.linestyle[1]
     return {
         "name": one.name,
         "title": one.title,
         "kind": one.algorithm,
         "pooled": one.is_pooled,
-        "settings": settings,
+        "settings": ", ".join(f"{name} = {value}" for name, value in one.parameters.items()),
         "colour": {"light": look.color, "dark": _DARK.get(look.color, look.color)},
         "symbol": _SYMBOLS.get(look.marker, "star"),
         # In pixels; matplotlib counts in widths of the line.
@@ -179,23 +172,17 @@ def runs(frame: pd.DataFrame, groups: Mapping[Cell, list[int]], metrics: Iterabl
 
 def curves(frame: pd.DataFrame, groups: Mapping[Cell, list[int]]) -> list[dict[str, Any]]:
     """Return score and movement by round, of the runs that recorded them."""
-    return [
-        {"cell": index} | _curve(run)
-        for index, rows in enumerate(groups.values())
-        for run in frame.loc[rows].to_dict(orient="records")
-        if isinstance(run["curve"], Mapping)
-    ]
-
-
-def _curve(run: Mapping[Any, Any]) -> dict[str, Any]:
-    rounds, scores = curve_of(run)
-    moved = {int(r): value for r, value in run["movement"].items()}
-    return {
-        "run": run["run"],
-        "round": [int(r) for r in rounds],
-        "score": scores.tolist(),
-        "movement": [moved.get(int(r)) for r in rounds],
-    }
+    found = []
+    for index, rows in enumerate(groups.values()):
+        for run in frame.loc[rows].to_dict("records"):
+            if isinstance(run["curve"], Mapping):
+                rounds, scores = curve_of(run)
+                moved = [run["movement"].get(f"{number:.0f}") for number in rounds]
+                found.append(
+                    {"cell": index, "run": run["run"], "round": rounds.astype(int).tolist(),
+                     "score": scores.tolist(), "movement": moved}
+                )  # fmt: skip
+    return found
 
 
 # --- centroids ---------------------------------------------------------------------------------
@@ -229,15 +216,47 @@ def _pictures(
     return shown
 
 
-def _kept(
-    groups: Mapping[Cell, list[int]], frame: pd.DataFrame, centroids: Mapping[str, FloatArray]
-) -> dict[Cell, FloatArray]:
-    kept = {}
-    for cell, rows in groups.items():
-        keys = [key for key in frame.loc[rows, "key"] if key in centroids]
-        if keys:
-            kept[cell] = centroids[keys[0]]
-    return kept
+def view_of(n_columns: int) -> str:
+    """Return how to show centroids of so many columns: "images", "plane", "table" or "none"."""
+    if n_columns >= _LEAST_PIXELS and math.isqrt(n_columns) ** 2 == n_columns:
+        return "images"
+    if n_columns == 2:
+        return "plane"
+    return "table" if n_columns <= _MOST_COLUMNS else "none"
+
+
+def matched(centroids: FloatArray, reference: FloatArray) -> FloatArray:
+    """Return the centroids (k, m) in the order of the nearest ones of the reference, one to one.
+
+    If the shapes differ, the order is not changed.
+    """
+    if centroids.shape != reference.shape:
+        return centroids
+    a, b = np.nan_to_num(reference.astype(np.float64)), np.nan_to_num(centroids.astype(np.float64))
+    distances = (a**2).sum(axis=1)[:, None] - 2 * a @ b.T + (b**2).sum(axis=1)
+    order: IntArray = linear_sum_assignment(distances)[1]
+    return centroids[order]
+
+
+def ends(found: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return least and largest value of all centroids; first the one nearer to most values, drawn white."""
+    values = np.concatenate([centroids.ravel() for centroids in found]).astype(np.float64)
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return (low, high) if np.nanmedian(values) <= (low + high) / 2 else (high, low)
+
+
+def strip(centroids: FloatArray, paper: float, ink: float) -> str:
+    """Return centroids (k, m) as square pictures below each other, as the data URI of a PNG file.
+
+    The value `paper` is drawn white, and `ink` black.
+    """
+    side = math.isqrt(centroids.shape[1])
+    depth = (np.nan_to_num(centroids, nan=paper).astype(np.float64) - paper) / ((ink - paper) or 1.0)
+    steps = np.rint((1 - np.clip(depth, 0, 1)) * (_SHADES - 1))
+    pixels = np.rint(steps * (255 / (_SHADES - 1))).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels.reshape(-1, side)).save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
 def tidy(value: Any) -> Any:

@@ -11,15 +11,16 @@ from string import Template
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.model import Model
-from fedkmeans.study.page.pictures import ends, strip, view_of
+from fedkmeans.study.page.content import ends, strip, view_of
 from fedkmeans.study.page.study import described, part
 from fedkmeans.study.plots import new_figure
 
-# Most clients, and most columns of centroids, in a table.
-_MOST_CLIENTS, _MOST_COLUMNS = 200, 50
+_MOST_CLIENTS = 200  # in a table
+_SHOWN = ("restart", "round", "movement", "estimate", "score", "participants", "asked")
 
 
 def write_run_report(
@@ -89,38 +90,34 @@ def _size(n_bytes: int) -> str:
 
 def _figure(history: Mapping[str, Sequence[Any]]) -> str:
     """Return movement, score and answers by round as SVG, one line for each restart."""
-    columns = {
-        name: np.array([np.nan if value is None else value for value in history.get(name, ())], dtype=float)
-        for name in ("restart", "round", "movement", "estimate", "score", "participants", "asked")
-    }
-    if not len(columns["round"]):
+    rounds = pd.DataFrame(dict(history)).reindex(columns=list(_SHOWN)).astype(float)
+    if not len(rounds):
         return "<p>This algorithm has no rounds.</p>"
     panels = {"movement": "movement", "participants": "answers"}
-    if np.isfinite(columns["score"]).any():
+    if np.isfinite(rounds["score"]).any():
         panels["score"] = "score per sample"
-    elif np.isfinite(columns["estimate"]).any():
+    elif np.isfinite(rounds["estimate"]).any():
         panels["estimate"] = "score, as the server estimates it"
     fig = new_figure((4.2 * len(panels), 3.0))
     for place, (name, label) in enumerate(panels.items()):
         ax = fig.add_subplot(1, len(panels), place + 1)
-        _draw(ax, columns, name)
+        _draw(ax, rounds, name)
         ax.set_ylabel(label)
     drawn = io.StringIO()
     fig.savefig(drawn, format="svg", facecolor="white")
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]  # without the XML header
 
 
-def _draw(ax: Any, columns: Mapping[str, Any], name: str) -> None:
-    for restart in np.unique(columns["restart"]):
-        shown = (columns["restart"] == restart) & np.isfinite(columns[name])
-        ax.plot(columns["round"][shown], columns[name][shown], marker=".", linewidth=1)
+def _draw(ax: Any, rounds: pd.DataFrame, name: str) -> None:
+    for _, restart in rounds[np.isfinite(rounds[name])].groupby("restart"):
+        ax.plot(restart["round"], restart[name], marker=".", linewidth=1)
     ax.set_xlabel("round")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    if name == "movement" and (columns[name] > 0).any():
+    if name == "movement" and (rounds[name] > 0).any():
         ax.set_yscale("log", nonpositive="mask")
     if name == "participants":
-        first = columns["restart"] == columns["restart"][0]
-        ax.plot(columns["round"][first], columns["asked"][first], linestyle=":", linewidth=1, color="gray")
+        first = rounds[rounds["restart"] == rounds["restart"].iloc[0]]
+        ax.plot(first["round"], first["asked"], linestyle=":", linewidth=1, color="gray")
         ax.set_ylim(0, None)
         ax.yaxis.get_major_locator().set_params(integer=True)
 
@@ -144,10 +141,11 @@ def _why(reasons: Sequence[str]) -> str:
 
 def _centroids(model: Model) -> str:
     n_clusters, n_columns = model.centroids.shape
-    if view_of(n_columns) == "images":
+    view = view_of(n_columns)
+    if view == "images":
         picture = strip(model.centroids, *ends([model.centroids]))
         return f'<img alt="{n_clusters} centroids as pictures, one below the other" src="{picture}">'
-    if n_columns > _MOST_COLUMNS:
+    if view == "none":
         return f"<p>{n_clusters:,} centroids of {n_columns:,} columns are too many numbers for a page.</p>"
     names = model.feature_names or [f"x{j}" for j in range(n_columns)]
     rows = [
