@@ -30,7 +30,7 @@ from fedkmeans.study.measure import measure
 from fedkmeans.study.paper_values import NO_VALUE, PAPER_VALUES
 from fedkmeans.study.parse import load_plan
 from fedkmeans.study.plan import Plan
-from fedkmeans.study.results import TITLES, cells_of, load_results, runs_of
+from fedkmeans.study.results import TITLES, load_results, runs_by_cell
 from fedkmeans.study.rows import clients_of, load_rows
 from fedkmeans.study.run import Progress, run_study
 from fedkmeans.study.store import Store
@@ -180,17 +180,16 @@ def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for setting in SETTINGS:
         distribution, asked = ("non-iid", N_ASKED) if setting == FEW else (setting, plan.n_clients)
-        for place, algorithm in cells_of(plan):
-            runs = runs_of(frame, place, algorithm)
+        for (_, where, algorithm), runs in runs_by_cell(plan, frame):
             runs = runs[runs["clients_per_round"].fillna(plan.n_clients) == asked]
-            if place.distribution.name != distribution or not len(runs):
+            if where != distribution or not len(runs):
                 continue
             scores = runs["score"].to_numpy()
-            paper = PAPER_VALUES.get(("synthetic", setting, algorithm.name, "score"), NO_VALUE)
+            paper = PAPER_VALUES.get(("synthetic", setting, algorithm, "score"), NO_VALUE)
             rows.append(
                 {
                     "distribution": setting,
-                    "algorithm": algorithm.name,
+                    "algorithm": algorithm,
                     "runs": len(runs),
                     "score": scores.mean(),
                     "score_std": scores.std(),

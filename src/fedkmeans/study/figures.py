@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedkmeans.study.plan import AlgorithmPlan, Plan
+from fedkmeans.study.plan import Plan
 from fedkmeans.study.plots import GRID, INK, MARKERS, PALETTE, new_figure
 from fedkmeans.study.results import (
+    CELL,
     METRICS,
     Place,
     averages,
-    cells_of,
     check_metric,
     choose_clients,
     mean_curves,
     numbers_of_clients,
     places_of,
-    runs_of,
 )
 
 if TYPE_CHECKING:
@@ -65,42 +64,37 @@ def draw(plan: Plan, frame: pd.DataFrame, metrics: Sequence[str] = (), best: flo
     chosen = metrics or [metric for metric in _DEFAULT if frame[metric].notna().any()]
     rows = {metric: _LABELS[check_metric(frame, metric)] for metric in chosen}
     fig, axes = _lay_out(plan, rows, "clients per round")
-    numbers = numbers_of_clients(frame)
-    looks = looks_of(plan)
-    points = {metric: averages(plan, frame, metric, best) for metric in rows}
-    for metric, (place, algorithm) in itertools.product(rows, cells_of(plan)):
-        ax, look = axes[place, metric], looks[algorithm.name]
-        line = _line_of(points[metric], place, algorithm)
-        if not algorithm.is_pooled:
-            _draw_line(ax, look, line["clients_per_round"] + _shift(plan, algorithm, numbers), line)
-        elif len(line):
-            mean, std = line["mean"].iloc[0], line["std"].iloc[0]
-            ax.axhline(mean, **look.line, zorder=2)
-            if not math.isnan(std):
-                ax.axhspan(mean - std, mean + std, color=look.color, alpha=0.1, linewidth=0, zorder=1)
+    numbers, looks = numbers_of_clients(frame), looks_of(plan)
+    points = pd.concat([averages(plan, frame, metric, best).assign(metric=metric) for metric in rows])
+    for (title, distribution, name, metric), line in points.groupby([*CELL, "metric"], sort=False):
+        ax, look = axes[title, distribution, metric], looks[name]
+        if line["clients_per_round"].notna().all():
+            _draw_line(ax, look, line["clients_per_round"] + _shift(plan, name, numbers), line)
+            continue
+        mean, std = line["mean"].iloc[0], line["std"].iloc[0]
+        ax.axhline(mean, **look.line, zorder=2)
+        if not math.isnan(std):
+            ax.axhspan(mean - std, mean + std, color=look.color, alpha=0.1, linewidth=0, zorder=1)
     for ax in axes.values():
         _clients_axis(ax, numbers)
-    shown = pd.concat(points.values())
-    return _finished(fig, plan, axes.values(), shown["algorithm"], _about(shown, best))
+    runs, of = _range(points["runs"]), _range(points["of"])
+    what = f"all {of} runs" if best == 1 else f"the {runs} of {of} runs with the lowest score"
+    about = "One run each" if of == "1" else f"Mean over {what}, ± one standard deviation"
+    return _finished(fig, plan, axes.values(), points["algorithm"], about)
 
 
-def _line_of(points: pd.DataFrame, place: Place, algorithm: AlgorithmPlan) -> pd.DataFrame:
-    names = [place.data.title, place.distribution.name, algorithm.name]
-    return points[(points[["data", "distribution", "algorithm"]] == names).all(axis=1)]
+def _range(counts: pd.Series[Any]) -> str:
+    return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
 
-def _shift(plan: Plan, algorithm: AlgorithmPlan, numbers: Sequence[int]) -> float:
+def _shift(plan: Plan, name: str, numbers: Sequence[int]) -> float:
     """Return how far a point is moved aside: with one number of clients, points would hide each other."""
-    if len(numbers) != 1:
-        return 0.0
     names = [one.name for one in plan.algorithms if not one.is_pooled]
-    return 0.6 * ((names.index(algorithm.name) + 0.5) / len(names) - 0.5)
+    return 0.6 * ((names.index(name) + 0.5) / len(names) - 0.5) if len(numbers) == 1 else 0.0
 
 
 def _draw_line(ax: Axes, look: Look, x: pd.Series[Any], line: pd.DataFrame, **style: Any) -> None:
     """Draw the means of an algorithm in a panel, and their spread."""
-    if not len(line):
-        return
     x, mean, std = (column.to_numpy(float) for column in (x, line["mean"], line["std"]))
     ax.plot(x, mean, **look.line, **look.dots, **style, zorder=3)
     if np.isnan(std).all():
@@ -135,18 +129,6 @@ def _least_gap(places: Sequence[float]) -> float:
     return float(np.diff(places).min() / np.ptp(places))
 
 
-def _about(points: pd.DataFrame, best: float) -> str:
-    runs, of = (_range(points[name]) for name in ("runs", "of"))
-    if of == "1":
-        return "One run each"
-    what = f"all {of} runs" if best == 1 else f"the {runs} of {of} runs with the lowest score"
-    return f"Mean over {what}, ± one standard deviation"
-
-
-def _range(counts: pd.Series[Any]) -> str:
-    return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
-
-
 # --- score by rounds ---------------------------------------------------------------------------
 
 
@@ -159,16 +141,14 @@ def draw_curves(plan: Plan, frame: pd.DataFrame, clients: int | None = None, met
     curves = mean_curves(plan, frame, clients, metric)
     fig, axes = _lay_out(plan, {metric: _LABELS[metric]}, "rounds")
     looks, shown = looks_of(plan), set(curves["algorithm"])
-    for place, algorithm in cells_of(plan):
-        ax, look = axes[place, metric], looks[algorithm.name]
-        if algorithm.is_pooled:
-            values = runs_of(frame, place, algorithm)[metric].dropna()
-            if len(values):
-                ax.axhline(values.mean(), **look.line, zorder=2)
-                shown.add(algorithm.name)
-            continue
-        curve = _line_of(curves, place, algorithm)
-        _draw_line(ax, look, curve["round"], curve, markevery=[len(curve) - 1])
+    for (title, distribution, name), curve in curves.groupby(CELL, sort=False):
+        ax = axes[title, distribution, metric]
+        _draw_line(ax, looks[name], curve["round"], curve, markevery=[len(curve) - 1])
+    pooled = frame[frame["clients_per_round"].isna()].dropna(subset=[metric])
+    if len(pooled):
+        for (title, distribution, name), level in averages(plan, pooled, metric, 1).groupby(CELL, sort=False):
+            axes[title, distribution, metric].axhline(level["mean"].iloc[0], **looks[name].line, zorder=2)
+            shown.add(name)
     for ax in axes.values():
         _rounds_axis(ax, int(curves["round"].max()))
         if metric == "excess" and ax.lines:
@@ -240,8 +220,8 @@ def looks_of(plan: Plan) -> dict[str, Look]:
 
 def _lay_out(
     plan: Plan, rows: Mapping[str, str], x_label: str
-) -> tuple[Figure, dict[tuple[Place, str], Axes]]:
-    """Make a figure with a panel for each place and row, and return it with the panels.
+) -> tuple[Figure, dict[tuple[str, str, str], Axes]]:
+    """Make a figure with a panel for each place and row; return it and them by data title and so on.
 
     Places of one title are side by side, each with its own y axis, as scores on non-IID data may differ
     much from others. Titles that do not fit side by side are below each other, each with all its rows.
@@ -252,10 +232,11 @@ def _lay_out(
     across = max(map(len, lines))
     fig = new_figure((_WIDE * across + 0.7, _HIGH * len(rows) * len(lines) + 1.3))
     grid = fig.subplots(len(rows) * len(lines), across, squeeze=False)
-    axes: dict[tuple[Place, str], Axes] = {}
+    axes: dict[tuple[str, str, str], Axes] = {}
     for (i, line), (j, row) in itertools.product(enumerate(lines), enumerate(rows)):
         for k, place in enumerate(line):
-            ax = axes[place, row] = grid[i * len(rows) + j, k]
+            ax = grid[i * len(rows) + j, k]
+            axes[place.data.title, place.distribution.name, row] = ax
             starts, ends = k == 0 or line[k - 1].data.title != place.data.title, j == len(rows) - 1
             ax.grid(color=GRID, linewidth=0.8)
             ax.set_axisbelow(True)

@@ -15,7 +15,7 @@ from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import StudyError
 from fedkmeans.study.grid import find_kept
-from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
+from fedkmeans.study.plan import DataPlan, Distribution, Plan
 from fedkmeans.study.store import Store
 
 METRICS = {
@@ -33,6 +33,8 @@ COLUMNS = (
     "key", "data", "distribution", "algorithm", "clients_per_round", "run", "seed", *METRICS, "reference",
     "rounds", "stop_reason", "seconds", "finished", "versions", "rows", "curve", "movement",
 )  # fmt: skip
+# Columns that identify a cell, apart from the number of clients per round; `data` is the title.
+CELL = ["data", "distribution", "algorithm"]
 TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
 
 
@@ -161,20 +163,16 @@ def places_of(plan: Plan) -> list[Place]:
     return sorted(places.values(), key=lambda place: titles.index(place.data.title))
 
 
-def cells_of(plan: Plan) -> Iterator[tuple[Place, AlgorithmPlan]]:
-    """Return every place with every algorithm, in the order of the tables."""
-    return itertools.product(places_of(plan), plan.algorithms)
-
-
-def runs_of(frame: pd.DataFrame, place: Place, algorithm: AlgorithmPlan) -> pd.DataFrame:
-    """Return the runs of a cell, for all numbers of clients per round.
+def runs_by_cell(plan: Plan, frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
+    """Return the `CELL` of every place with every algorithm, and its runs, in the order of the tables.
 
     Pooled runs belong to every distribution of their data.
     """
-    here = (frame["data"] == place.data.name) & (frame["algorithm"] == algorithm.name)
-    if not algorithm.is_pooled:
-        here &= frame["distribution"] == place.distribution.name
-    return frame[here]
+    for place, algorithm in itertools.product(places_of(plan), plan.algorithms):
+        here = (frame["data"] == place.data.name) & (frame["algorithm"] == algorithm.name)
+        if not algorithm.is_pooled:
+            here &= frame["distribution"] == place.distribution.name
+        yield (place.data.title, place.distribution.name, algorithm.name), frame[here]
 
 
 def check_metric(frame: pd.DataFrame, metric: str) -> str:
@@ -231,16 +229,15 @@ def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float
     """
     check_real("best", best, low=0, high=1, low_open=True)
     points = []
-    for place, algorithm in cells_of(plan):
-        runs = runs_of(frame, place, algorithm).dropna(subset=[metric]).sort_values(["score", "run"])
+    for cell, runs in runs_by_cell(plan, frame.dropna(subset=[metric]).sort_values(["score", "run"])):
         for number, group in runs.groupby("clients_per_round", dropna=False):
             # The small number absorbs rounding: 0.07 · 100 is slightly more than 7 in binary.
             values = group[metric].iloc[: math.ceil(best * len(group) - 1e-9)]
             points.append(
-                (place.data.title, place.distribution.name, algorithm.name, number, len(values), len(group),
-                 values.mean(), values.agg(is_better(metric)), values.std(ddof=1))
+                (*cell, number, len(values), len(group), values.mean(), values.agg(is_better(metric)),
+                 values.std(ddof=1))
             )  # fmt: skip
-    names = ["data", "distribution", "algorithm", "clients_per_round", "runs", "of", "mean", "best", "std"]
+    names = [*CELL, "clients_per_round", "runs", "of", "mean", "best", "std"]
     return pd.DataFrame(points, columns=names).astype({"clients_per_round": "Int64"})
 
 
@@ -273,14 +270,13 @@ def mean_curves(
     if not len(frame):
         raise StudyError("no run has a curve to draw; the first runs of algorithms that take rounds do")
     parts = []
-    for place, algorithm in cells_of(plan):
-        curves = [curve_of(run, metric) for run in runs_of(frame, place, algorithm).to_dict("records")]
+    for cell, runs in runs_by_cell(plan, frame):
+        curves = [curve_of(run, metric) for run in runs.to_dict("records")]
         if curves:
             rounds = np.unique(np.concatenate([rounds for rounds, _ in curves])).astype(int)
             values = pd.DataFrame([np.interp(rounds, *curve) for curve in curves])
-            cell = {"data": place.data.title, "distribution": place.distribution.name}
             means = {"runs": len(curves), "mean": values.mean(), "std": values.std(ddof=1)}
-            parts.append(pd.DataFrame({**cell, "algorithm": algorithm.name, "round": rounds, **means}))
+            parts.append(pd.DataFrame({**dict(zip(CELL, cell, strict=True)), "round": rounds, **means}))
     return pd.concat(parts, ignore_index=True)
 
 

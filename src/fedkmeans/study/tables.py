@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -13,22 +14,22 @@ from fedkmeans.study.formats import FORMATS, NONE, SPANS, Block
 from fedkmeans.study.paper_values import NO_VALUE, PAPER_ROUNDING, PAPER_RUNS, PAPER_VALUES
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.results import (
+    CELL,
     METRICS,
     REFERENCE_METRICS,
     TITLES,
     after_rounds,
     averages,
-    cells_of,
     check_metric,
     choose_clients,
     is_better,
+    places_of,
 )
 
-_CELL = ["data", "distribution", "algorithm"]
 _OURS = ["runs", "mean", "best", "std"]
 _PAPER = ["paper_mean", "paper_best", "paper_std"]
 _DIFFERENCE = ["off_by_std", "z"]
-COLUMNS = (*_CELL, "clients_per_round", *_OURS, *_PAPER, *_DIFFERENCE)
+COLUMNS = (*CELL, "clients_per_round", *_OURS, *_PAPER, *_DIFFERENCE)
 
 
 def render(
@@ -114,9 +115,9 @@ def summarize(
     clients = choose_clients(frame, clients)
     numbers = frame["clients_per_round"]
     found = averages(plan, frame[numbers.isna() | (numbers == clients)], metric, best)
-    cells = list(cells_of(plan))
+    cells = list(itertools.product(places_of(plan), plan.algorithms))
     names = [(place.data.title, place.distribution.name, algorithm.name) for place, algorithm in cells]
-    summary = found.set_index(_CELL).reindex(pd.MultiIndex.from_tuples(names, names=_CELL)).reset_index()
+    summary = found.set_index(CELL).reindex(pd.MultiIndex.from_tuples(names, names=CELL)).reset_index()
     asked = pd.array([None if one.is_pooled else clients for _, one in cells], dtype="Int64")
     # The tables of the paper are for rounds with all clients. If all runs are pooled, there are no rounds.
     values = PAPER_VALUES if clients in (None, plan.n_clients) else {}
