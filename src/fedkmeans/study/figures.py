@@ -10,26 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fedkmeans.study import results
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.plots import GRID, INK, MARKERS, PALETTE, new_figure
-from fedkmeans.study.results import (
-    CELL,
-    METRICS,
-    Place,
-    averages,
-    check_metric,
-    choose_clients,
-    mean_curves,
-    numbers_of_clients,
-    places_of,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _DEFAULT = ("score", "accuracy", "v_measure")
-_LABELS = METRICS | {
+_LABELS = results.METRICS | {
     "score": "score:\nmean squared distance",
     "excess": "score above\nthe reference (%)",
     "rounds_to_within": "rounds until\nnear the reference",
@@ -62,11 +52,11 @@ def draw(plan: Plan, frame: pd.DataFrame, metrics: Sequence[str] = (), best: flo
         Share of the runs of each cell that counts, see `averages`.
     """
     chosen = metrics or [metric for metric in _DEFAULT if frame[metric].notna().any()]
-    rows = {metric: _LABELS[check_metric(frame, metric)] for metric in chosen}
+    rows = {metric: _LABELS[results.check_metric(frame, metric)] for metric in chosen}
     fig, axes = _lay_out(plan, rows, "clients per round")
-    numbers, looks = numbers_of_clients(frame), looks_of(plan)
-    points = pd.concat([averages(plan, frame, metric, best).assign(metric=metric) for metric in rows])
-    for (title, distribution, name, metric), line in points.groupby([*CELL, "metric"], sort=False):
+    numbers, looks = results.numbers_of_clients(frame), looks_of(plan)
+    points = pd.concat([results.averages(plan, frame, metric, best).assign(metric=metric) for metric in rows])
+    for (title, distribution, name, metric), line in points.groupby([*results.CELL, "metric"], sort=False):
         ax, look = axes[title, distribution, metric], looks[name]
         if line["clients_per_round"].notna().all():
             _draw_line(ax, look, line["clients_per_round"] + _shift(plan, name, numbers), line)
@@ -138,24 +128,25 @@ def draw_curves(plan: Plan, frame: pd.DataFrame, clients: int | None = None, met
     There is one panel for each distribution. Lines and bands are those of `mean_curves`, which explains the
     parameters, and end with a marker; pooled runs are a horizontal line at their mean.
     """
-    curves = mean_curves(plan, frame, clients, metric)
+    curves = results.mean_curves(plan, frame, clients, metric)
     fig, axes = _lay_out(plan, {metric: _LABELS[metric]}, "rounds")
     looks, shown = looks_of(plan), set(curves["algorithm"])
-    for (title, distribution, name), curve in curves.groupby(CELL, sort=False):
+    for (title, distribution, name), curve in curves.groupby(results.CELL, sort=False):
         ax = axes[title, distribution, metric]
         _draw_line(ax, looks[name], curve["round"], curve, markevery=[len(curve) - 1])
-    pooled = frame[frame["clients_per_round"].isna()].dropna(subset=[metric])
-    if len(pooled):
-        for (title, distribution, name), level in averages(plan, pooled, metric, 1).groupby(CELL, sort=False):
-            axes[title, distribution, metric].axhline(level["mean"].iloc[0], **looks[name].line, zorder=2)
-            shown.add(name)
+    pooled = frame[frame["clients_per_round"].isna()]
+    for level in results.averages(plan, pooled, metric, 1).to_dict("records"):
+        ax, name = axes[level["data"], level["distribution"], metric], level["algorithm"]
+        ax.axhline(level["mean"], **looks[name].line, zorder=2)
+        shown.add(name)
     for ax in axes.values():
         _rounds_axis(ax, int(curves["round"].max()))
         if metric == "excess" and ax.lines:
             _excess_axis(ax)
     runs = _range(curves["runs"])
     about = f"Mean over {runs} runs, ± one standard deviation, where a run that has stopped keeps its score"
-    note = f"{'One run each' if runs == '1' else about}; {choose_clients(frame, clients)} clients per round"
+    asked = f"{results.choose_clients(frame, clients)} clients per round"
+    note = f"{'One run each' if runs == '1' else about}; {asked}"
     return _finished(fig, plan, axes.values(), shown, note)
 
 
@@ -227,7 +218,7 @@ def _lay_out(
     much from others. Titles that do not fit side by side are below each other, each with all its rows.
     The rows are the names of metrics with the labels of their y axes.
     """
-    lines = _lines(places_of(plan))
+    lines = _lines(results.places_of(plan))
     several = len({data.title for data in plan.data}) > 1
     across = max(map(len, lines))
     fig = new_figure((_WIDE * across + 0.7, _HIGH * len(rows) * len(lines) + 1.3))
@@ -252,9 +243,9 @@ def _lay_out(
     return fig, axes
 
 
-def _lines(places: Iterable[Place]) -> list[list[Place]]:
+def _lines(places: Iterable[results.Place]) -> list[list[results.Place]]:
     """Return the panels of each line of the figure."""
-    lines: list[list[Place]] = []
+    lines: list[list[results.Place]] = []
     for _, found in itertools.groupby(places, key=lambda place: place.data.title):
         group = list(found)
         if lines and len(lines[-1]) + len(group) <= _ACROSS:

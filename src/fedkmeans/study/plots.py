@@ -163,18 +163,12 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
         for name, history in runs.items():
             movement = np.asarray(history, dtype=np.float64)
             rounds = np.flatnonzero(movement > 0)
-            last = max(len(rounds) - 1, 0)
-            ax.plot(
-                rounds + 1,
-                movement[rounds],
-                label=f"{group}, {name} ({len(movement):,} rounds)",
-                color=PALETTE[number % len(PALETTE)],
-                linestyle=lines.setdefault(name, _LINES[len(lines) % len(_LINES)]),
-                linewidth=1.8,
-                marker="o",  # where it ends
-                markersize=5,
-                markevery=[last] if len(rounds) else [],
-            )
+            colour = PALETTE[number % len(PALETTE)]
+            line = lines.setdefault(name, _LINES[len(lines) % len(_LINES)])
+            label = f"{group}, {name} ({len(movement):,} rounds)"
+            # A marker shows where it ends.
+            end: dict[str, Any] = {"marker": "o", "markersize": 5, "markevery": list(range(len(rounds)))[-1:]}
+            ax.plot(rounds + 1, movement[rounds], line, color=colour, label=label, linewidth=1.8, **end)
     if tol is not None:
         ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (1, 2)), label=f"stop below {tol:g}")
     ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", xscale="log", yscale="log")

@@ -10,26 +10,15 @@ import numpy as np
 import pandas as pd
 
 from fedkmeans._utils.checks import check_choice
+from fedkmeans.study import results
 from fedkmeans.study.formats import FORMATS, NONE, SPANS, Block
 from fedkmeans.study.paper_values import NO_VALUE, PAPER_ROUNDING, PAPER_RUNS, PAPER_VALUES
 from fedkmeans.study.plan import Plan
-from fedkmeans.study.results import (
-    CELL,
-    METRICS,
-    REFERENCE_METRICS,
-    TITLES,
-    after_rounds,
-    averages,
-    check_metric,
-    choose_clients,
-    is_better,
-    places_of,
-)
 
 _OURS = ["runs", "mean", "best", "std"]
 _PAPER = ["paper_mean", "paper_best", "paper_std"]
 _DIFFERENCE = ["off_by_std", "z"]
-COLUMNS = (*CELL, "clients_per_round", *_OURS, *_PAPER, *_DIFFERENCE)
+COLUMNS = (*results.CELL, "clients_per_round", *_OURS, *_PAPER, *_DIFFERENCE)
 
 
 def render(
@@ -54,15 +43,16 @@ def render(
     """
     check_choice("format", form, (*FORMATS, "csv"))
     if rounds is not None:
-        frame = after_rounds(frame, rounds)
+        frame = results.after_rounds(frame, rounds)
     summary = summarize(plan, frame, metric, clients, best)
     if rounds is not None:  # which the paper does not have
         summary = summary.assign(**dict.fromkeys([*_PAPER, *_DIFFERENCE], math.nan))
     if form == "csv":
         return summary.assign(metric=metric)[["metric", *COLUMNS]].to_csv(index=False)
     after = "" if rounds is None else f" after {rounds:,} rounds"
-    about = f"{METRICS[metric]}{after} ({'less' if is_better(metric) == 'min' else 'more'} is better)"
-    notes = _about_runs(plan, summary, metric, choose_clients(frame, clients), best)
+    better = "less" if results.is_better(metric) == "min" else "more"
+    about = f"{results.METRICS[metric]}{after} ({better} is better)"
+    notes = _about_runs(plan, summary, metric, results.choose_clients(frame, clients), best)
     blocks = [
         _block(plan, part, f"{one_line(title)}: {about}", notes, metric)
         for title, part in summary.groupby("data", sort=False)
@@ -71,11 +61,7 @@ def render(
 
 
 def summarize(
-    plan: Plan,
-    frame: pd.DataFrame,
-    metric: str = "score",
-    clients: int | None = None,
-    best: float = 1.0,
+    plan: Plan, frame: pd.DataFrame, metric: str = "score", clients: int | None = None, best: float = 1.0
 ) -> pd.DataFrame:
     """Return mean, best and spread of each cell of the plan, with the values of the paper.
 
@@ -111,13 +97,13 @@ def summarize(
           r = PAPER_ROUNDING of the printed values favour agreement, so that a printed 0.0000 makes
           nothing infinite.
     """
-    check_metric(frame, metric)
-    clients = choose_clients(frame, clients)
+    results.check_metric(frame, metric)
+    clients = results.choose_clients(frame, clients)
     numbers = frame["clients_per_round"]
-    found = averages(plan, frame[numbers.isna() | (numbers == clients)], metric, best)
-    cells = list(itertools.product(places_of(plan), plan.algorithms))
+    found = results.averages(plan, frame[numbers.isna() | (numbers == clients)], metric, best)
+    cells = list(itertools.product(results.places_of(plan), plan.algorithms))
     names = [(place.data.title, place.distribution.name, algorithm.name) for place, algorithm in cells]
-    summary = found.set_index(CELL).reindex(pd.MultiIndex.from_tuples(names, names=CELL)).reset_index()
+    summary = pd.DataFrame(names, columns=results.CELL).merge(found, how="left", on=results.CELL)
     asked = pd.array([None if one.is_pooled else clients for _, one in cells], dtype="Int64")
     # The tables of the paper are for rounds with all clients. If all runs are pooled, there are no rounds.
     values = PAPER_VALUES if clients in (None, plan.n_clients) else {}
@@ -149,7 +135,7 @@ def _block(plan: Plan, part: pd.DataFrame, caption: str, notes: list[str], metri
     columns = [*_OURS, *_PAPER, *_DIFFERENCE] if has_paper else _OURS
     groups = []
     for name, cells in part.groupby("distribution", sort=False):
-        firsts = [one_line(TITLES.get(name, name))] + [""] * (len(cells) - 1)
+        firsts = [one_line(results.TITLES.get(name, name))] + [""] * (len(cells) - 1)
         titles = [one_line(plan.find_algorithm(one).title) for one in cells["algorithm"]]
         numbers = [[_number(column, value) for value in cells[column]] for column in columns]
         groups.append(list(zip(firsts, titles, *numbers, strict=True)))
@@ -185,7 +171,7 @@ def _about_paper(metric: str) -> list[str]:
 def _about_runs(
     plan: Plan, summary: pd.DataFrame, metric: str, clients: int | None, share: float
 ) -> list[str]:
-    best = "least" if is_better(metric) == "min" else "largest"
+    best = "least" if results.is_better(metric) == "min" else "largest"
     counts = summary["runs"][summary["runs"] > 0]
     least, most = counts.min(), counts.max()
     runs = f"{least} to {most} runs" if least != most else f"{most} runs" if most != 1 else "1 run"
@@ -195,13 +181,13 @@ def _about_runs(
     of_all = "" if own else f" of {plan.n_clients}"
     asked = "" if clients is None else f", {clients}{of_all} clients per round"
     notes = [
-        f"Mean, best ({best}) and standard deviation (with runs − 1) of the {METRICS[metric]} over "
+        f"Mean, best ({best}) and standard deviation (with runs − 1) of the {results.METRICS[metric]} over "
         f"{runs}{some}{asked}, seed {plan.seed}."
     ]
     pooled = [one_line(algorithm.title) for algorithm in plan.algorithms if algorithm.is_pooled]
     if pooled and clients is not None:
         notes.append(f"{', '.join(pooled)}: all rows in one place, whatever the distribution.")
-    if metric in REFERENCE_METRICS and plan.reference is not None:
+    if metric in results.REFERENCE_METRICS and plan.reference is not None:
         reference = plan.find_algorithm(plan.reference)
         who = "" if reference.is_pooled else f" with {max(plan.clients_per_round)} clients per round"
         near = f" Near: at most {plan.within:g} % above." if metric == "rounds_to_within" else ""
