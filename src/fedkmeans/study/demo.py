@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedkmeans._utils.seeding import derive_seed
@@ -35,19 +37,14 @@ from fedkmeans.study.rows import clients_of, load_rows
 from fedkmeans.study.run import Progress, run_study
 from fedkmeans.study.store import Store
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 _PLAN = Path(__file__).with_name("demo.toml")
 # Non-IID with few clients per round, as in a real federation. Not in the paper.
 FEW, N_ASKED = "non-iid-few", 10
 SETTINGS = TITLES | {FEW: f"{N_ASKED} per round"}
 # Number of runs: many for algorithms that are fast and depend on chance, one for those that take seconds
-# and hardly differ between runs.
+# and hardly differ between runs, which are started first, so that no core is idle at the end.
 RUNS = {"k-means": 10, "last-word": 3, "ewf": 1, "dwf": 1, "kfed": 10, "fkm": 3}
 RUNS_OF_FEW = 3
-# Slow algorithms first, so that no core is idle at the end.
-_ORDER = ("ewf", "dwf", "fkm", "last-word", "kfed", "k-means")
 # Paths start from points around the middle: from the start of k-FED, which is good already, centroids
 # hardly move. EWF and DWF take steps six times as long as in the paper (where 0.01 with the momentum
 # amounts to 0.05), so that 200 rounds are enough.
@@ -145,7 +142,7 @@ def _compare(
     rows = load_rows(data, plan.folder)
     assert rows.y is not None
     tasks = [task for task in tasks_of(plan) if task.run < _runs(task)]
-    tasks.sort(key=lambda task: _ORDER.index(task.algorithm))
+    tasks.sort(key=lambda task: RUNS[task.algorithm])
     for name in ("last-word", "dwf", "fkm"):  # compile now: else each process would do so in its first run
         two_rounds = replace(plan.find_algorithm(name), parameters={"max_rounds": 2})
         measure(replace(plan, algorithms=(two_rounds,)), Task("synthetic", "iid", name, plan.n_clients, 0))
@@ -238,9 +235,6 @@ def _paths(plan: Plan, X: DataArray, clients: IntArray) -> dict[str, FloatArray]
 
 def render_table(result: DemoResult) -> Table:
     """Return the table for a terminal of 80 columns."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     runs = ", ".join(f"{_short(name)} {result.row('iid', name).runs}" for name in RUNS)
     few = f"{SETTINGS[FEW]}: non-IID, {N_ASKED} clients asked in each round; {RUNS_OF_FEW} runs each"
     about = "score: mean squared distance to the nearest centroid; s: seconds per run"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -147,8 +147,4 @@ def _latex_row(words: Iterable[str]) -> str:
     return " & ".join(words) + r" \\"
 
 
-FORMATS: dict[str, Callable[[Sequence[Block]], str]] = {
-    "text": as_text,
-    "markdown": as_markdown,
-    "latex": as_latex,
-}
+FORMATS = {"text": as_text, "markdown": as_markdown, "latex": as_latex}

@@ -36,10 +36,9 @@ class Task:
     run: int
 
     def __str__(self) -> str:
-        words = [self.data, self.distribution, self.algorithm]
-        if self.clients_per_round is not None:
-            words.append(f"{self.clients_per_round} clients per round")
-        return ", ".join(word for word in words if word is not None) + f", run {self.run}"
+        asked = f"{self.clients_per_round} clients per round" if self.clients_per_round else None
+        words = [self.data, self.distribution, self.algorithm, asked, f"run {self.run}"]
+        return ", ".join(word for word in words if word is not None)
 
 
 def tasks_of(plan: Plan) -> list[Task]:

@@ -97,8 +97,7 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
     model = make(algorithm.algorithm, n_clusters=data.k, random_state=seed, **parameters)
     curves: defaultdict[int, Curve] = defaultdict(Curve)  # of each restart
     if not algorithm.is_pooled:
-        how = data.find_distribution(task.distribution)
-        clients = clients_of(plan, data, rows, how, task.run, cache)
+        clients = clients_of(plan, data, rows, data.find_distribution(task.distribution), task.run, cache)
     stopwatch = Stopwatch()
     if algorithm.is_pooled:
         model.fit(rows.X)

@@ -18,8 +18,6 @@ from fedkmeans.registry import find_algorithm, make
 from fedkmeans.study.paper_values import PAPER_DATA
 from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan, check_rule
 
-# Name of the distribution of data with clients of its own.
-OWN = "own"
 _PLAN_KEYS = (
     "name", "title", "seed", "runs", "n_clients", "clients_per_round", "min_cluster_size", "reference",
     "within", "curves", "data", "algorithm",
@@ -145,7 +143,7 @@ def _source(entry: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
 
 def _distributions(entry: Mapping[str, Any]) -> tuple[Distribution, ...]:
     if "distributions" not in entry:
-        return (Distribution(_text("distribution", entry.get("distribution", OWN))),)
+        return (Distribution(_text("distribution", entry.get("distribution", "own"))),)
     if "distribution" in entry:
         raise StudyError(
             "there are both distribution, which names the clients that the data comes with, and "

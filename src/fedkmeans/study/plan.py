@@ -111,10 +111,10 @@ class Plan:
 
     def names(self) -> dict[str, list[str]]:
         """Return the names of data sets, distributions and algorithms, each once, in the plan's order."""
-        distributions = dict.fromkeys(one.name for data in self.data for one in data.distributions)
+        distributions = [one.name for data in self.data for one in data.distributions]
         return {
             "data": [data.name for data in self.data],
-            "distribution": list(distributions),
+            "distribution": list(dict.fromkeys(distributions)),
             "algorithm": [algorithm.name for algorithm in self.algorithms],
         }
 

@@ -52,11 +52,8 @@ def load_results(plan: Plan, store: Store) -> pd.DataFrame:
     for runs that have no curve or never came so near.
     """
     kept = store.facts()
-    rows = [
-        # Names of the plan: the records may have been made under other names.
-        {"key": key, **kept[key], **asdict(task)}
-        for task, key in find_kept(plan, kept).items()
-    ]
+    # Names of the plan: the records may have been made under other names.
+    rows = [{"key": key, **kept[key], **asdict(task)} for task, key in find_kept(plan, kept).items()]
     if not rows:
         raise StudyError(
             f"there are no finished runs of {plan.name!r} in {str(store.folder)!r}; run the study first"
@@ -109,21 +106,17 @@ def _first_below(run: Mapping[Any, Any], limit: float) -> float:
 def after_rounds(frame: pd.DataFrame, rounds: int) -> pd.DataFrame:
     """Return the runs as they were after so many rounds.
 
-    A run that stopped earlier keeps its score. Runs without a curve are left out, metrics that need
-    labels are NaN, and so is the score of a run that was cut off before by `max_rounds`.
+    A run that stopped earlier keeps its score. Runs without a curve are left out, and so are runs that
+    were cut off before by `max_rounds`. Metrics that need labels are NaN.
     """
     check_integer("rounds", rounds)
     frame = frame[[isinstance(curve, Mapping) for curve in frame["curve"]]]
     if not len(frame):
         raise StudyError("no run has a curve; increase curves in the plan before you run it")
-    scores = [
-        math.nan
-        if run["stop_reason"] == "max_rounds" and run["rounds"] < rounds
-        else float(np.interp(rounds, *curve_of(run)))
-        for run in frame.to_dict("records")
-    ]
+    frame = frame[(frame["stop_reason"] != "max_rounds") | (frame["rounds"] >= rounds)]
+    scores = [float(np.interp(rounds, *curve_of(run))) for run in frame.to_dict("records")]
     frame = frame.assign(score=scores, **dict.fromkeys(list(METRICS)[1:5], math.nan))
-    return frame.assign(excess=_excess(frame)).dropna(subset=["score"])
+    return frame.assign(excess=_excess(frame))
 
 
 def is_better(metric: str) -> str:
@@ -286,8 +279,5 @@ def curve_of(run: Mapping[Any, Any], metric: str = "score") -> tuple[FloatArray,
     recorded = {} if run["stop_reason"] == "one shot" else run["curve"]
     points = {int(number): float(score) for number, score in recorded.items()}
     points[int(run["rounds"])] = float(run["score"])
-    rounds = sorted(points)
-    scores = np.array([points[number] for number in rounds])
-    if metric == "excess":
-        scores = 100 * (scores / run["reference"] - 1)
-    return np.array(rounds, float), scores
+    rounds, scores = np.array(sorted(points.items()), dtype=float).T
+    return rounds, 100 * (scores / run["reference"] - 1) if metric == "excess" else scores

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -111,11 +111,8 @@ class Store:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE_S)
-            try:
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE_S)) as connection:
                 yield connection
-            finally:
-                connection.close()
         except sqlite3.Error as error:
             raise StudyError(
                 f"cannot use {str(self.path)!r}: {error}; see whether it is a study's file, may be written "

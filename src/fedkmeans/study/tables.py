@@ -82,9 +82,8 @@ def summarize(
     DataFrame of shape (n_cells, 13)
         Columns are `COLUMNS`. `data` is the title and `algorithm` the name in the plan. Pooled runs
         appear in every distribution of their data and have no `clients_per_round`. `runs` counts the
-        runs that count and have the metric; a cell without any has a row too, with 0 and NaN.
-
-        `std` is that of a sample, with runs - 1; NaN for one run.
+        runs that count and have the metric; a cell without any has a row too, with 0 and NaN. `std` is
+        that of a sample, with runs - 1; NaN for one run.
 
         The values of the paper are there for data with a `paper` entry and for distributions and
         algorithms of the paper (by their names in the registry, with any parameters), and only if

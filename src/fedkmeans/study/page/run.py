@@ -133,10 +133,9 @@ def _clients(clients: Sequence[Mapping[str, Any]], missing: Mapping[str, Sequenc
 
 
 def _why(reasons: Sequence[str]) -> str:
-    if not reasons:
-        return "never"
     counted = Counter(reasons).items()
-    return "; ".join(f"{times:,} time(s)" + (f": {reason}" if reason else "") for reason, times in counted)
+    texts = [f"{times:,} time(s)" + (f": {reason}" if reason else "") for reason, times in counted]
+    return "; ".join(texts) or "never"
 
 
 def _centroids(model: Model) -> str:

@@ -81,12 +81,11 @@ def facts(plan: Plan, frame: pd.DataFrame) -> list[tuple[str, str]]:
     asked = _listed([f"{n:,}" for n in plan.clients_per_round], "or")
     done = int((frame["run"] < plan.runs).sum())
     more = f", and {len(frame) - done:,} more" if len(frame) > done else ""
-    each = f"{plan.runs:,} of each combination"
     return [
         *[("Data", _data_text(plan, frame, data)) for data in plan.data],
         ("Clients", f"{who}; {asked} per round"),
         ("Algorithms", ", ".join(one.title for one in plan.algorithms)),
-        ("Runs", f"{done:,} of {len(tasks_of(plan)):,} done ({each}){more}"),
+        ("Runs", f"{done:,} of {len(tasks_of(plan)):,} done ({plan.runs:,} of each combination){more}"),
         ("Seed", str(plan.seed)),
         ("Last run", finished),
         ("Computing time", duration(float(frame["seconds"].sum()))),
