@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 NONE = "–"
-_WIDTH = 100  # of the notes below a text table
 # Headings of columns, below a common heading. The last two are only where there are values of the paper.
 SPANS = (
     ("", ("distribution", "algorithm")),
@@ -39,7 +38,7 @@ class Block(NamedTuple):
 
 def as_text(blocks: Sequence[Block]) -> str:
     """Return the table for a terminal; all notes at the end."""
-    notes = "\n".join(textwrap.fill(note, _WIDTH) for note in _all_notes(blocks))
+    notes = "\n".join(textwrap.fill(note, width=100) for note in _all_notes(blocks))
     return "\n\n".join([*map(_text_block, blocks), notes]) + "\n"
 
 

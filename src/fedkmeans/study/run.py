@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import threading
@@ -143,7 +142,7 @@ def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str
         if data.k > len(rows.X):
             raise StudyError(f"{name} has {len(rows.X)} rows, too few for k = {data.k} clusters; lower k")
         own = rows.clients if data.distributions[0].rule is None else None
-        n_clients = math.inf if own is None else len(np.unique(own))
+        n_clients = float("inf") if own is None else len(np.unique(own))
         for n in (task.clients_per_round for task in todo if task.data == name):
             if n is not None and n > n_clients:
                 raise StudyError(

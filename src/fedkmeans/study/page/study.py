@@ -98,8 +98,7 @@ def commands(plan: Plan) -> list[str]:
     file = plan.folder / f"{plan.name}.toml"
     # Relative to the current folder, or else without folders, which are private.
     here = Path.cwd()
-    shown = file.relative_to(here) if file.is_relative_to(here) else Path(file.name)
-    path = shlex.quote(str(shown))
+    path = shlex.quote(str(file.relative_to(here)) if file.is_relative_to(here) else file.name)
     return ["pip install fedkmeans", f"fedkmeans study run {path}", f"fedkmeans study report {path}"]
 
 
