@@ -56,7 +56,8 @@ def draw(plan: Plan, frame: pd.DataFrame, metrics: Sequence[str] = (), best: flo
     fig, axes = _lay_out(plan, rows, "clients per round")
     numbers, looks = results.numbers_of_clients(frame), looks_of(plan)
     points = pd.concat([results.averages(plan, frame, metric, best).assign(metric=metric) for metric in rows])
-    for (title, distribution, name, metric), line in points.groupby([*results.CELL, "metric"], sort=False):
+    for key, line in points.groupby([*results.CELL, "metric"], sort=False):
+        title, distribution, name, metric = map(str, key)
         ax, look = axes[title, distribution, metric], looks[name]
         if line["clients_per_round"].notna().all():
             _draw_line(ax, look, line["clients_per_round"] + _shift(plan, name, numbers), line)
@@ -83,9 +84,9 @@ def _shift(plan: Plan, name: str, numbers: Sequence[int]) -> float:
     return 0.6 * ((names.index(name) + 0.5) / len(names) - 0.5) if len(numbers) == 1 else 0.0
 
 
-def _draw_line(ax: Axes, look: Look, x: pd.Series[Any], line: pd.DataFrame, **style: Any) -> None:
+def _draw_line(ax: Axes, look: Look, at: pd.Series[Any], line: pd.DataFrame, **style: Any) -> None:
     """Draw the means of an algorithm in a panel, and their spread."""
-    x, mean, std = (column.to_numpy(float) for column in (x, line["mean"], line["std"]))
+    x, mean, std = (column.to_numpy(float) for column in (at, line["mean"], line["std"]))
     ax.plot(x, mean, **look.line, **look.dots, **style, zorder=3)
     if np.isnan(std).all():
         return
@@ -114,7 +115,7 @@ def _clients_axis(ax: Axes, numbers: Sequence[int]) -> None:
     ax.set_xlim(*limits)
 
 
-def _least_gap(places: Sequence[float]) -> float:
+def _least_gap(places: Any) -> float:
     """Return the least distance between two successive numbers, as a share of the whole width."""
     return float(np.diff(places).min() / np.ptp(places))
 
@@ -131,14 +132,15 @@ def draw_curves(plan: Plan, frame: pd.DataFrame, clients: int | None = None, met
     curves = results.mean_curves(plan, frame, clients, metric)
     fig, axes = _lay_out(plan, {metric: _LABELS[metric]}, "rounds")
     looks, shown = looks_of(plan), set(curves["algorithm"])
-    for (title, distribution, name), curve in curves.groupby(results.CELL, sort=False):
+    for key, curve in curves.groupby(results.CELL, sort=False):
+        title, distribution, name = map(str, key)
         ax = axes[title, distribution, metric]
         _draw_line(ax, looks[name], curve["round"], curve, markevery=[len(curve) - 1])
     pooled = frame[frame["clients_per_round"].isna()]
     for level in results.averages(plan, pooled, metric, 1).to_dict("records"):
-        ax, name = axes[level["data"], level["distribution"], metric], level["algorithm"]
-        ax.axhline(level["mean"], **looks[name].line, zorder=2)
-        shown.add(name)
+        ax, look = axes[level["data"], level["distribution"], metric], looks[level["algorithm"]]
+        ax.axhline(level["mean"], **look.line, zorder=2)
+        shown.add(level["algorithm"])
     for ax in axes.values():
         _rounds_axis(ax, int(curves["round"].max()))
         if metric == "excess" and ax.lines:

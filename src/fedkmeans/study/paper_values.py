@@ -64,7 +64,7 @@ non-iid   kfed      8.1102   8.0470   0.0288  0.4143  0.4389  0.0110  0.4317  0.
 PAPER_DATA = tuple(_TEXTS)
 # Mean, best (least score, largest of the others) and standard deviation over the runs of the paper, by data
 # set, distribution, name of the algorithm in the registry, and metric. FKM is not in the paper.
-PAPER_VALUES: dict[tuple[str, str, str, str], tuple[float, ...]] = {
+PAPER_VALUES: dict[tuple[str, ...], tuple[float, ...]] = {
     (data, *line.split()[:2], metric): tuple(map(float, line.split()[first : first + 3]))
     for data, text in _TEXTS.items()
     for line in text.strip().splitlines()

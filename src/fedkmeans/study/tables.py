@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,12 @@ def summarize(
     values = PAPER_VALUES if clients in (None, plan.n_clients) else {}
     # By rule, as a plan may choose any name; data with clients of its own has no rule.
     keys = [
-        (place.data.paper, place.distribution.rule or place.distribution.name, one.algorithm, metric)
+        (place.data.paper or "", place.distribution.rule or place.distribution.name, one.algorithm, metric)
         for place, one in cells
     ]
-    summary[_PAPER] = np.array([values.get(key, NO_VALUE) for key in keys])
-    summary = summary.assign(clients_per_round=asked, runs=summary["runs"].fillna(0).astype(int))
+    paper = np.array([values.get(key, NO_VALUE) for key in keys]).T
+    runs = summary["runs"].fillna(0).astype(int)
+    summary = summary.assign(clients_per_round=asked, runs=runs, **dict(zip(_PAPER, paper, strict=True)))
     off, std = summary["mean"] - summary["paper_mean"], summary["paper_std"]
     beyond = np.copysign(np.maximum(off.abs() - PAPER_ROUNDING, 0.0), off)
     n_paper = PAPER_RUNS.get(metric, math.nan)
@@ -132,9 +134,9 @@ def _block(plan: Plan, part: pd.DataFrame, caption: str, notes: list[str], metri
     """Return the summary of one data title as text; without columns for the paper if it has no values."""
     has_paper = bool(part["paper_mean"].notna().any())
     columns = [*_OURS, *_PAPER, *_DIFFERENCE] if has_paper else _OURS
-    groups = []
+    groups: list[list[Sequence[str]]] = []
     for name, cells in part.groupby("distribution", sort=False):
-        firsts = [one_line(results.TITLES.get(name, name))] + [""] * (len(cells) - 1)
+        firsts = [one_line(results.TITLES.get(str(name), str(name)))] + [""] * (len(cells) - 1)
         titles = [one_line(plan.find_algorithm(one).title) for one in cells["algorithm"]]
         numbers = [[_number(column, value) for value in cells[column]] for column in columns]
         groups.append(list(zip(firsts, titles, *numbers, strict=True)))

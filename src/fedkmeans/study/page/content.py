@@ -80,7 +80,7 @@ def page_content(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatA
         ],
         "clients": clients,
         "tables": {
-            share: {name: _tables(plan, frame, name, clients, best) for name in metrics}
+            share: {name: _tables(plan, frame, name, clients or [None], best) for name in metrics}
             for share, best in _SHARES.items()
         },
         "averages": {
@@ -116,11 +116,11 @@ def group_runs(plan: Plan, frame: pd.DataFrame) -> dict[Cell, list[int]]:
     data, algorithms = [one.name for one in plan.data], [one.name for one in plan.algorithms]
     places = [(place.data.name, place.distribution.name) for place in places_of(plan)]
     groups: dict[Cell, list[int]] = {}
-    for run in frame.itertuples():
-        n = None if pd.isna(run.clients_per_round) else int(run.clients_per_round)
-        place = None if n is None else places.index((run.data, run.distribution))
-        cell = Cell(data.index(run.data), place, algorithms.index(run.algorithm), n)
-        groups.setdefault(cell, []).append(run.Index)
+    for row, run in zip(frame.index, frame.to_dict("records"), strict=True):
+        n = None if pd.isna(run["clients_per_round"]) else int(run["clients_per_round"])
+        place = None if n is None else places.index((run["data"], run["distribution"]))
+        cell = Cell(data.index(run["data"]), place, algorithms.index(run["algorithm"]), n)
+        groups.setdefault(cell, []).append(row)
     return groups
 
 
@@ -135,12 +135,12 @@ def _summary(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _tables(
-    plan: Plan, frame: pd.DataFrame, metric: str, clients: Iterable[int], best: float
+    plan: Plan, frame: pd.DataFrame, metric: str, clients: Iterable[int | None], best: float
 ) -> dict[str, Any]:
     """Return the tables of a metric by clients per round ("none" if all are pooled)."""
     return {
         "none" if n is None else str(n): _rows(plan, summarize(plan, frame, metric, n, best), _TABLE)
-        for n in clients or [None]
+        for n in clients
     }
 
 
