@@ -62,8 +62,7 @@ def load_results(plan: Plan, store: Store) -> pd.DataFrame:
     frame = _with_reference(plan, frame)
     for name, values in plan.names().items():
         frame[name] = pd.Categorical(frame[name], values, ordered=True)
-    by = ["data", "distribution", "algorithm", "clients_per_round", "run"]
-    return frame.sort_values(by, na_position="first", ignore_index=True)
+    return frame.sort_values([*CELL, "clients_per_round", "run"], na_position="first", ignore_index=True)
 
 
 def _with_reference(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,8 +75,7 @@ def _with_reference(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
         runs = runs[runs["clients_per_round"] == max(plan.clients_per_round)]
         by.append("distribution")
     scores = runs.set_index(by)["score"]
-    places = pd.MultiIndex.from_frame(frame[by])
-    frame = frame.assign(reference=scores.reindex(places).to_numpy(dtype=float))
+    frame = frame.assign(reference=scores.reindex(pd.MultiIndex.from_frame(frame[by])).to_numpy(float))
     limits = (1 + plan.within / 100) * frame["reference"]
     first = [_first_below(run, limit) for run, limit in zip(frame.to_dict("records"), limits, strict=True)]
     return frame.assign(excess=_excess(frame), rounds_to_within=first)

@@ -91,8 +91,7 @@ def run_study(
         store.add(record)
         del left[task]
         clock.add(task, record.facts["seconds"])
-        done = len(keys) - len(left)
-        report(Progress(task, record, done, len(keys), clock.left(left, n_workers)))
+        report(Progress(task, record, len(keys) - len(left), len(keys), clock.left(left, n_workers)))
     return len(todo)
 
 

@@ -92,8 +92,7 @@ def page_content(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatA
         "curves": curves(frame, groups),
         "centroids": _pictures(groups, kept, views),
     }
-    tidied: dict[str, Any] = tidy(content)
-    return tidied
+    return dict(tidy(content))
 
 
 def _algorithm(one: AlgorithmPlan, look: Look) -> dict[str, Any]:
