@@ -61,7 +61,7 @@ def stop(running, run):
 
 
 def missing(run, name):
-    """Why a site was missing, a text a round; empty where it was not."""
+    """Why a site was missing, one text per round; empty where it was not."""
     return [line["missing"].get(name, "") for line in run.progress()]
 
 

@@ -80,7 +80,7 @@ def test_a_status_that_cannot_be_written_leaves_the_old_one(folder):
     assert [path.name for path in folder.path.iterdir()] == ["status.json"]
 
 
-def test_a_line_a_round_says_who_is_missing_and_why(folder):
+def test_one_line_per_round_says_who_is_missing_and_why(folder):
     silent = {}
     observe = folder.reporter(7, lambda: silent)
     observe(None, info(1, answered=("a", "b")))

@@ -120,7 +120,7 @@ _TABLE = {
         "--clients-per-round N": "Clients asked in a round. Default: all.",
         "--participation turns|random": "Whether clients take turns, or are drawn anew in each round. "
         "Default: turns; for dwf, ewf and wf random.",
-        "--max-local N": "Lloyd steps of a client a round. Default: 1; for dwf, ewf, wf and fkm 5.",
+        "--max-local N": "Lloyd steps per client and round. Default: 1; for dwf, ewf, wf and fkm 5.",
         "--tol X": "Stop when centroids move less. Default: 1e-8.",
         "--tol-local X": "The same at a client. Default: 1e-8.",
         "--tol-score X": "Stop when the score is expected to change by no more than this part of it, as far "
