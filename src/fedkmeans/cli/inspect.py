@@ -13,8 +13,8 @@ from fedkmeans.cli.inputs import Source, as_clients, note_on_headers, notes_on_c
 from fedkmeans.cli.text import count, exchanged, why_stopped
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names
-from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name
-from fedkmeans.data.readers import RawTable, read_raw
+from fedkmeans.data.columns import Column, missing_mask, numbers, numeric_dtype, type_name
+from fedkmeans.data.readers import read_raw
 from fedkmeans.errors import DataError, ParameterError, as_typed
 from fedkmeans.model import Model, is_model
 from fedkmeans.registry import ALGORITHMS
@@ -140,8 +140,7 @@ def _column(name: str, column: Column, n_rows: int) -> ColumnFacts:
     facts = ColumnFacts(name, type_name(column), n_rows, int(absent.sum()))
     if numeric_dtype(column) is None or absent.all():
         return facts
-    values = np.empty(int((~absent).sum()))
-    fill(values, column, ~absent)
+    values = numbers(column)[~absent].astype(np.float64)
     return replace(facts, minimum=float(values.min()), maximum=float(values.max()), total=float(values.sum()))
 
 
@@ -152,7 +151,7 @@ def _data(source: Source) -> dict[str, Any]:
     for file in data_files(source.paths):
         raw = read_raw(file, header=source.header)
         is_named[file] = raw.is_named
-        facts = [_column(name, column, raw.n_rows) for name, column in _all_columns(raw)]
+        facts = [_column(name, column, raw.n_rows) for name, column in (raw.columns | raw.apart).items()]
         for fact in facts:
             columns[fact.name] = columns[fact.name].with_(fact) if fact.name in columns else fact
         missing = sum(fact.n_missing for fact in facts)
@@ -169,12 +168,6 @@ def _finite(facts: dict[str, Any]) -> dict[str, Any]:
         key: None if isinstance(value, float) and not np.isfinite(value) else value
         for key, value in facts.items()
     }
-
-
-def _all_columns(raw: RawTable) -> list[tuple[str, Column]]:
-    apart = [("y", raw.labels), ("client", raw.clients)]
-    own = list(zip(raw.names, raw.columns, strict=True))
-    return own + [(name, column) for name, column in apart if column is not None]
 
 
 def _what_fit_says(source: Source) -> dict[str, Any]:

@@ -1,10 +1,18 @@
 """Data sets, tables of clients, and partitions of one data set among clients."""
 
 from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
-from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
 from fedkmeans.data.clients import ClientTable, labels_by_file, read_clients
-from fedkmeans.data.datasets import DATASETS, load_dataset
-from fedkmeans.data.images import load_femnist, load_mnist
+from fedkmeans.data.datasets import (
+    DATA_VARIABLE,
+    DATASETS,
+    Dataset,
+    data_home,
+    load_dataset,
+    load_digits,
+    load_femnist,
+    load_mnist,
+    load_synthetic,
+)
 from fedkmeans.data.labels import write_labels
 from fedkmeans.data.leaf import load_leaf
 from fedkmeans.data.partitions import (
@@ -17,7 +25,6 @@ from fedkmeans.data.partitions import (
     label_mix,
     partition,
 )
-from fedkmeans.data.synthetic import load_digits, load_synthetic
 from fedkmeans.data.tables import MISSING_RULES, Table, read_table
 
 __all__ = [
