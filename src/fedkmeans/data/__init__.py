@@ -28,7 +28,6 @@ from fedkmeans.data.partitions import (
 from fedkmeans.data.tables import MISSING_RULES, Table, read_table
 
 __all__ = [
-    # data sets
     "Dataset",
     "DATASETS",
     "load_dataset",
@@ -39,7 +38,6 @@ __all__ = [
     "load_leaf",
     "DATA_VARIABLE",
     "data_home",
-    # tables
     "Table",
     "ClientTable",
     "MISSING_RULES",
@@ -47,7 +45,6 @@ __all__ = [
     "read_clients",
     "labels_by_file",
     "write_labels",
-    # partitions
     "PARTITIONERS",
     "partition",
     "iid",
@@ -56,7 +53,6 @@ __all__ = [
     "label_mix",
     "dirichlet",
     "by_column",
-    # writing
     "atomic_path",
     "atomic_folder",
 ]

@@ -111,9 +111,15 @@ def read_clients(
             if stray is None:
                 raise
             raise DataError(error, f"; {stray}") from error
-    clients = [part for name, table in tables for part in _divide(name, table, fixed_columns)]
-    _refuse_shared_names(clients)
-    return clients
+    clients: dict[str, ClientTable] = {}
+    for part in (part for name, table in tables for part in _divide(name, table, fixed_columns)):
+        same = clients.setdefault(part.name, part)
+        if same is not part:
+            raise DataError(
+                f"client {part.name!r} is in file {str(same.path)!r} and in {str(part.path)!r}; put its "
+                "rows in one file, or rename one of the two"
+            )
+    return list(clients.values())
 
 
 def labels_by_file(
@@ -222,17 +228,13 @@ def _refuse_repeats(files: list[Path]) -> None:
     for candidates in sizes.values():
         digests: dict[str, Path] = {}
         for file in candidates if len(candidates) > 1 else ():
-            same = digests.setdefault(_digest(file), file)
+            with reading(subject(file), "check its permissions", OSError), file.open("rb") as handle:
+                same = digests.setdefault(hashlib.file_digest(handle, "sha256").hexdigest(), file)
             if same is not file:
                 raise DataError(
                     f"files {str(same)!r} and {str(file)!r} have the same content; remove one, as a client "
                     "counted twice weighs twice"
                 )
-
-
-def _digest(path: Path) -> str:
-    with reading(subject(path), "check its permissions", OSError), path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _fitted(name: str, table: Table, first_name: str, first: Table, fixed: bool) -> Table:
@@ -300,14 +302,3 @@ def _divide(name: str, table: Table, fixed: bool) -> list[ClientTable]:
             )
         )
     return clients
-
-
-def _refuse_shared_names(clients: list[ClientTable]) -> None:
-    seen: dict[str, ClientTable] = {}
-    for client in clients:
-        same = seen.setdefault(client.name, client)
-        if same is not client:
-            raise DataError(
-                f"client {client.name!r} is in file {str(same.path)!r} and in {str(client.path)!r}; put its "
-                "rows in one file, or rename one of the two"
-            )

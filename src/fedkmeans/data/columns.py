@@ -56,20 +56,3 @@ def numbers(column: Column) -> DataArray:
         column = column.cast(pa.float64(), safe=False)
     values: DataArray = column.to_numpy().astype(dtype, copy=False)
     return values
-
-
-def label_values(column: Column) -> DataArray:
-    """Return labels or client ids, shape (n_rows,): numbers as numbers, everything else as text.
-
-    The caller handles missing values (0 in a column of integers), and text that is not UTF-8.
-    """
-    if isinstance(column, np.ndarray):
-        return column if column.dtype.kind in "biuf" else column.astype(str)
-    if pa.types.is_integer(column.type):
-        return numbers(pc.fill_null(column, 0))
-    if numeric_dtype(column) is not None:
-        return numbers(column)
-    values = column.to_pylist()
-    return np.array(
-        [value.decode() if isinstance(value, bytes) else str(value) for value in values], dtype=str
-    )

@@ -14,7 +14,6 @@ from fedkmeans.data.wording import listing, one_line, reading, subject
 from fedkmeans.errors import DataError
 
 _KEYS = ("users", "num_samples", "user_data")
-_REMEDY = "make it again with LEAF's preprocess.sh"
 
 # Rows (n, m) in single precision and labels (n,) of each user.
 _Users: TypeAlias = dict[str, tuple[DataArray, IntArray]]
@@ -77,75 +76,75 @@ def _joined(files: dict[Path, _Users]) -> _Users:
     return {user: shard for users in files.values() for user, shard in users.items()}
 
 
+def _malformed(who: str, what: str) -> DataError:
+    return DataError(f"{who}{what}; make it again with LEAF's preprocess.sh")
+
+
 def _read_users(path: Path) -> _Users:
-    names, counts, data = _members(path)
+    who = subject(path)
+    names, counts, data = _members(path, who)
     if set(names) != set(data):
         stray = sorted(set(names) ^ set(data))
-        raise DataError(f"{subject(path)}: 'users' and 'user_data' differ in {listing(stray)}; {_REMEDY}")
-    users = {name: _shard(path, name, data[name], n) for name, n in zip(names, counts, strict=True)}
-    if not users:
-        raise DataError(f"{subject(path)} has no users; {_REMEDY}")
+        raise _malformed(who, f": 'users' and 'user_data' differ in {listing(stray)}")
+    if not names:
+        raise _malformed(who, " has no users")
+    users: _Users = {}
+    for name, n in zip(names, counts, strict=True):
+        users[name] = _shard(f"{who}, user {name!r}", data[name], n)
     width = users[names[0]][0].shape[1]
     for name, (x, _) in users.items():
         if x.shape[1] != width:
-            raise DataError(
-                f"{subject(path)}, user {name!r}: 'x' has {x.shape[1]} values per row where user "
-                f"{names[0]!r} has {width}; {_REMEDY}"
-            )
+            fewer = f"{x.shape[1]} values per row where user {names[0]!r} has {width}"
+            raise _malformed(who, f", user {name!r}: 'x' has {fewer}")
     return users
 
 
-def _members(path: Path) -> tuple[list[str], list[Any], dict[str, Any]]:
+def _members(path: Path, who: str) -> tuple[list[str], list[Any], dict[str, Any]]:
     """Read the values of the three keys."""
-    with reading(subject(path), "check the path", OSError):
+    with reading(who, "check the path", OSError):
         content = path.read_bytes()
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:  # invalid JSON, or bytes that are not text
-        raise DataError(f"{subject(path)} is not JSON, or truncated: {one_line(error)}; {_REMEDY}") from error
+        raise _malformed(who, f" is not JSON, or truncated: {one_line(error)}") from error
     if not isinstance(document, dict) or any(key not in document for key in _KEYS):
-        raise DataError(f"{subject(path)} is no LEAF file: it must have the keys {listing(_KEYS)}; {_REMEDY}")
+        raise _malformed(who, f" is no LEAF file: it must have the keys {listing(_KEYS)}")
     users, counts, data = (document[key] for key in _KEYS)
     shapes_fit = isinstance(users, list) and isinstance(counts, list) and isinstance(data, dict)
     if not shapes_fit or not all(isinstance(user, str) for user in users) or len(users) != len(counts):
-        raise DataError(
-            f"{subject(path)}: 'users' and 'num_samples' must be lists of one length, and 'user_data' "
-            f"an object; {_REMEDY}"
-        )
+        lists = "'users' and 'num_samples' must be lists of one length"
+        raise _malformed(who, f": {lists}, and 'user_data' an object")
     repeated = sorted(user for user, times in Counter(users).items() if times > 1)
     if repeated:
-        raise DataError(f"{subject(path)} lists the users {listing(repeated)} more than once; {_REMEDY}")
+        raise _malformed(who, f" lists the users {listing(repeated)} more than once")
     return users, counts, data
 
 
-def _shard(path: Path, user: str, data: Any, count: Any) -> tuple[DataArray, IntArray]:
-    where = f"{subject(path)}, user {user!r}"
+def _shard(who: str, data: Any, count: Any) -> tuple[DataArray, IntArray]:
     if not isinstance(data, dict) or "x" not in data or "y" not in data:
-        raise DataError(f"{where}: 'user_data' must hold 'x' and 'y'; {_REMEDY}")
-    x = _numbers(where, "x", data["x"], 2)
-    y = _numbers(where, "y", data["y"], 1)
+        raise _malformed(who, ": 'user_data' must hold 'x' and 'y'")
+    x = _numbers(who, "x", data["x"], 2)
+    y = _numbers(who, "y", data["y"], 1)
     if not (len(x) == len(y) == count):
-        raise DataError(
-            f"{where}: 'x' has {len(x)} rows, 'y' {len(y)} and 'num_samples' says {count}; {_REMEDY}"
-        )
+        raise _malformed(who, f": 'x' has {len(x)} rows, 'y' {len(y)} and 'num_samples' says {count}")
     # The checks below report overflows, so NumPy's warnings are not needed.
     with np.errstate(over="ignore", invalid="ignore"):
         whole, single = y.astype(np.intp), x.astype(np.float32)
     if not np.array_equal(y, whole):
-        raise DataError(f"{where}: 'y' must hold whole numbers; {_REMEDY}")
+        raise _malformed(who, ": 'y' must hold whole numbers")
     if not np.isfinite(single).all():
-        raise DataError(f"{where}: 'x' holds values beyond single precision (3.4e38); {_REMEDY}")
+        raise _malformed(who, ": 'x' holds values beyond single precision (3.4e38)")
     return single, whole
 
 
-def _numbers(where: str, key: str, values: Any, n_dimensions: int) -> DataArray:
+def _numbers(who: str, key: str, values: Any, n_dimensions: int) -> DataArray:
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError):  # rows of different lengths, or numbers too large for any type
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" or array.ndim != n_dimensions or not array.size:
         shape = {1: "numbers", 2: "rows of numbers, all of one length"}[n_dimensions]
-        raise DataError(f"{where}: '{key}' must hold {shape}; {_REMEDY}")
+        raise _malformed(who, f": '{key}' must hold {shape}")
     if not np.isfinite(array).all():
-        raise DataError(f"{where}: '{key}' holds NaN or infinite values; {_REMEDY}")
+        raise _malformed(who, f": '{key}' holds NaN or infinite values")
     return array

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from fedkmeans._utils.typing import DataArray
-from fedkmeans.data.columns import Column, Mask, label_values, missing_mask, numbers, numeric_dtype, type_name
+from fedkmeans.data.columns import Column, Mask, missing_mask, numbers, numeric_dtype, type_name
 from fedkmeans.data.readers import RawTable, read_raw
 from fedkmeans.data.text import MISSING, is_number, rows_of_text
 from fedkmeans.data.wording import (
@@ -29,9 +30,10 @@ from fedkmeans.errors import DataError, ParameterError, Setting, option_of
 
 MISSING_RULES = ("error", "drop_rows")
 
-_DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+(e[+-]?\d+)?", re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(,\d{3})+|([ '’\u00a0\u202f]\d{3})+)(\.\d+)?")
-_EITHER = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+# A text that is not a number may be one with decimal commas, with separators of thousands, or with either.
+_DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?"
+_THOUSANDS = r"[+-]?\d{1,3}(?:(,\d{3})+|([ '’\u00a0\u202f]\d{3})+)(\.\d+)?"
+_EITHER = r"[+-]?[1-9]\d{0,2},\d{3}"
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,15 @@ def _checked_table(path: Path, who: str, raw: RawTable, roles: _Roles, missing: 
     label_name = roles.label or "y"
     checked = {name: raw.columns[name] for name in names} | ({} if labels is None else {label_name: labels})
     kept = _kept_rows(who, checked, raw.n_rows, missing, roles.fixed)
+    client_name = roles.client or "client"
+    n_absent = 0 if clients is None else int(missing_mask(clients).sum())
+    if n_absent:
+        raise DataError(
+            f"{who}: client column {client_name!r} is empty in {count(n_absent, 'row')}; fill it in, or drop "
+            "such rows"
+        )
     label_array = None if labels is None else _values(who, label_name, labels)[kept]
-    client_array = None if clients is None else _client_values(who, roles.client or "client", clients)
+    client_array = None if clients is None else _values(who, client_name, clients)
     X = _matrix(raw, names, kept)
     _refuse_infinite(who, X, names, roles.fixed)
     return Table(path, names, X, label_array, client_array, kept, raw.is_named)
@@ -175,15 +184,10 @@ def _features(who: str, known: tuple[str, ...], roles: _Roles) -> tuple[str, ...
     """Return the names of the features in order."""
     there = set(known)
     for argument, wanted in (("columns", roles.columns or ()), ("drop", roles.drop)):
-        for name in wanted:
-            if name not in there:
-                wrong = Setting(f"{argument}=[...]", typed=f"--{argument}")
-                raise DataError(
-                    f"{who} has no column {name!r}; {nearest(name, known)}",
-                    remedy="Give the file the columns of the model."
-                    if roles.fixed
-                    else ("Correct ", wrong, "."),
-                )
+        for name in (name for name in wanted if name not in there):
+            correct = ("Correct ", Setting(f"{argument}=[...]", typed=f"--{argument}"), ".")
+            remedy = "Give the file the columns of the model." if roles.fixed else correct
+            raise DataError(f"{who} has no column {name!r}; {nearest(name, known)}", remedy=remedy)
     if roles.columns is None:
         left_out = {*roles.drop, roles.label, roles.client}
         names = tuple(name for name in known if name not in left_out)
@@ -254,13 +258,11 @@ def _guess(text: str, name: str, row: list[str], names: tuple[str, ...]) -> str 
     """Suggest what a non-numeric text may be, with the remedy; None if there is no suggestion."""
     if text == name and [" ".join(field.split()) for field in row[: len(names)]] == list(names):
         return "that line repeats the header (files joined together?), remove it"
-    if _EITHER.fullmatch(text):
+    if re.fullmatch(_EITHER, text):
         return "decimal commas or thousands separators? export with decimal points and no separators"
-    if _THOUSANDS.fullmatch(text):
+    if re.fullmatch(_THOUSANDS, text):
         return "thousands separators? export without them"
-    if _DECIMAL_COMMA.fullmatch(text):
-        return "decimal commas? export with points"
-    return None
+    return "decimal commas? export with points" if re.fullmatch(_DECIMAL_COMMA, text) else None
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -312,16 +314,16 @@ def _refuse_infinite(who: str, X: DataArray, names: tuple[str, ...], fixed: bool
 
 
 def _values(who: str, name: str, column: Column) -> DataArray:
+    """Return labels or clients: numbers as numbers (0 for missing integers), everything else as text."""
+    if isinstance(column, np.ndarray):
+        return column if column.dtype.kind in "biuf" else column.astype(str)
+    if pa.types.is_integer(column.type):
+        column = column.fill_null(0)
+    if numeric_dtype(column) is not None:
+        return numbers(column)
     try:
-        return label_values(column)
+        return np.array(
+            [v.decode() if isinstance(v, bytes) else str(v) for v in column.to_pylist()], dtype=str
+        )
     except UnicodeDecodeError as error:
         raise DataError(f"{who}: column {name!r} is not UTF-8 text; save the file as UTF-8") from error
-
-
-def _client_values(who: str, name: str, column: Column) -> DataArray:
-    absent = int(missing_mask(column).sum())
-    if absent:
-        raise DataError(
-            f"{who}: client column {name!r} is empty in {count(absent, 'row')}; fill it in, or drop such rows"
-        )
-    return _values(who, name, column)

@@ -37,13 +37,12 @@ class Layout:
     Attributes
     ----------
     delimiter : str
+        A blank stands for any number of blanks between two values, as in many old scientific files.
     names : tuple of str
         From the header, or x0, x1, … if there is none.
     has_header : bool
     n_skip : int
         Records before the first row: empty lines, and the header.
-    runs_of_blanks : bool
-        Whether any number of blanks separates two values, as in many old scientific files.
     ends_with_delimiter : bool
         Whether a delimiter ends the header. The file then has one more column, without a name.
     """
@@ -52,7 +51,6 @@ class Layout:
     names: tuple[str, ...]
     has_header: bool
     n_skip: int
-    runs_of_blanks: bool
     ends_with_delimiter: bool = False
 
     @property
@@ -94,9 +92,8 @@ def find_layout(path: Path, header: bool | None = None, who: str | None = None) 
         header = not _all_numbers(fields)
     names = tuple(fields) if header else tuple(f"x{i}" for i in range(len(fields)))
     ends = header and len(names) > 1 and not names[-1]
-    return Layout(
-        " " if blanks else delimiter, names[:-1] if ends else names, header, n_empty + header, blanks, ends
-    )
+    delimiter = " " if blanks else delimiter
+    return Layout(delimiter, names[:-1] if ends else names, header, n_empty + header, ends)
 
 
 def is_number(text: str) -> bool:
@@ -206,7 +203,7 @@ def rows_of_text(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     """Yield each row without the header, as unconverted text, with the number of its first line."""
     # Bytes that are not UTF-8 become lone surrogates, which cause an error on writing.
     with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as handle:
-        lines = (" ".join(line.split()) for line in handle) if layout.runs_of_blanks else handle
+        lines = (" ".join(line.split()) for line in handle) if layout.delimiter == " " else handle
         reader = csv.reader(lines, delimiter=layout.delimiter)
         first = 1  # a record may span lines, and line_num is its last
         for i, row in enumerate(reader):
@@ -218,12 +215,16 @@ def rows_of_text(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
 
 def _parse(path: Path, layout: Layout, **convert: Any) -> Any:
     """Read a text file with pyarrow, with the columns x0, x1, … whatever the header says."""
+    source: Path | io.BytesIO = path
+    if layout.delimiter == " ":
+        lines = (b" ".join(line.split()) for line in path.read_bytes().splitlines())
+        source = io.BytesIO(b"\n".join(lines) + b"\n")
     return pa_csv.read_csv(
-        _without_runs_of_blanks(path, layout.n_skip) if layout.runs_of_blanks else path,
+        source,
         # Pass unique names and skip the header; pyarrow finds columns by name.
         read_options=pa_csv.ReadOptions(
             column_names=[f"x{j}" for j in range(layout.n_columns)],
-            skip_rows_after_names=0 if layout.runs_of_blanks else layout.n_skip,
+            skip_rows_after_names=layout.n_skip,
         ),
         parse_options=pa_csv.ParseOptions(
             delimiter=layout.delimiter,
@@ -244,8 +245,3 @@ def _wrong_row(path: Path, layout: Layout, who: str) -> DataError:
         if len(row) != expected:
             return DataError(f"{who}: line {line} has {count(len(row), 'value')} where {columns}; {remedy}")
     return DataError(f"{who}: a line has another number of values than the {columns}; {remedy}")
-
-
-def _without_runs_of_blanks(path: Path, n_skip: int) -> io.BytesIO:
-    lines = (b" ".join(line.split()) for line in path.read_bytes().splitlines()[n_skip:])
-    return io.BytesIO(b"\n".join(line for line in lines if line) + b"\n")
