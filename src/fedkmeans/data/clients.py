@@ -158,14 +158,9 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
     parts = [
         (stem if stems.count(stem) == 1 else path).parts for stem, path in zip(stems, whole, strict=True)
     ]
-    depth = [1] * len(parts)
-    while True:
-        names = ["/".join(part[-n:]) for part, n in zip(parts, depth, strict=True)]
-        clashing = [i for i, name in enumerate(names) if names.count(name) > 1 and depth[i] < len(parts[i])]
-        if not clashing:
-            return names
-        for i in clashing:
-            depth[i] += 1
+    tails = [["/".join(part[-n:]) for n in range(1, len(part) + 1)] for part in parts]
+    times = Counter(tail for candidates in tails for tail in candidates)
+    return [next((tail for tail in own if times[tail] == 1), own[-1]) for own in tails]
 
 
 def data_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
