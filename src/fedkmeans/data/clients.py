@@ -111,15 +111,9 @@ def read_clients(
             if stray is None:
                 raise
             raise DataError(error, f"; {stray}") from error
-    clients: dict[str, ClientTable] = {}
-    for part in (part for name, table in tables for part in _divide(name, table, fixed_columns)):
-        same = clients.setdefault(part.name, part)
-        if same is not part:
-            raise DataError(
-                f"client {part.name!r} is in file {str(same.path)!r} and in {str(part.path)!r}; put its "
-                "rows in one file, or rename one of the two"
-            )
-    return list(clients.values())
+    clients = [part for name, table in tables for part in _divide(name, table, fixed_columns)]
+    _refuse_shared_names(clients)
+    return clients
 
 
 def labels_by_file(
@@ -297,3 +291,14 @@ def _divide(name: str, table: Table, fixed: bool) -> list[ClientTable]:
             )
         )
     return clients
+
+
+def _refuse_shared_names(clients: list[ClientTable]) -> None:
+    seen: dict[str, ClientTable] = {}
+    for client in clients:
+        same = seen.setdefault(client.name, client)
+        if same is not client:
+            raise DataError(
+                f"client {client.name!r} is in file {str(same.path)!r} and in {str(client.path)!r}; put its "
+                "rows in one file, or rename one of the two"
+            )

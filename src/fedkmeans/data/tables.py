@@ -315,15 +315,17 @@ def _refuse_infinite(who: str, X: DataArray, names: tuple[str, ...], fixed: bool
 
 def _values(who: str, name: str, column: Column) -> DataArray:
     """Return labels or clients: numbers as numbers (0 for missing integers), everything else as text."""
-    if isinstance(column, np.ndarray):
-        return column if column.dtype.kind in "biuf" else column.astype(str)
-    if pa.types.is_integer(column.type):
+    is_array = isinstance(column, np.ndarray)
+    if not is_array and pa.types.is_integer(column.type):
         column = column.fill_null(0)
     if numeric_dtype(column) is not None:
         return numbers(column)
     try:
-        return np.array(
-            [v.decode() if isinstance(v, bytes) else str(v) for v in column.to_pylist()], dtype=str
-        )
+        texts = column.astype(str) if is_array else [_text(value) for value in column.to_pylist()]
     except UnicodeDecodeError as error:
         raise DataError(f"{who}: column {name!r} is not UTF-8 text; save the file as UTF-8") from error
+    return np.array(texts, dtype=str)
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
