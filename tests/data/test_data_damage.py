@@ -177,6 +177,9 @@ def test_arrays_in_npz_must_have_valid_names_and_lengths(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(2), y=np.zeros(3))
     with pytest.raises(DataError, match=r"a\.npz'.*array 'y' has shape \(3,\) where 'X' has 2 rows"):
         read_table(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", X=np.array(3.0), y=np.zeros(1))
+    with pytest.raises(DataError, match=r"a\.npz' holds an array of shape \(\);.*2-D"):
+        read_table(tmp_path / "a.npz")
     with (tmp_path / "a.npy").open("wb") as handle:
         np.savez(handle, X=np.eye(2))
     with pytest.raises(DataError, match=r"a\.npy' is an \.npz archive; give it the suffix"):

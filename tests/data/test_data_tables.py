@@ -264,6 +264,12 @@ def test_labels_that_are_not_utf8(write):
         read_table(write("a.csv", b"a,y\n1,\xe9\n"), label="y")
 
 
+def test_labels_of_an_array_that_are_not_utf8(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.eye(2), y=np.array([b"\xff", b"b"]))
+    with pytest.raises(DataError, match=r"a\.npz': column 'y' is not UTF-8 text; save the file as UTF-8"):
+        read_table(tmp_path / "a.npz")
+
+
 def test_unknown_rule_for_missing(write):
     with pytest.raises(ParameterError, match=r"unknown rule missing='zero'.*'error', 'drop_rows'"):
         read_table(write("a.csv", CSV), missing="zero")

@@ -10,7 +10,7 @@ from fedkmeans.cli.console import count, exchanged, number, why_stopped
 from fedkmeans.cli.files import Source, note_on_headers, notes_on_columns, notes_on_rows, reading
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names
-from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name
+from fedkmeans.data.columns import Column, missing_mask, numbers, numeric_dtype, type_name
 from fedkmeans.data.readers import read_raw
 from fedkmeans.errors import DataError, ParameterError, as_typed
 from fedkmeans.model import Model, is_model
@@ -92,8 +92,7 @@ def _data(source: Source) -> dict[str, Any]:
     for file in data_files(source.paths):
         raw = read_raw(file, header=source.header)
         is_named[file] = raw.is_named
-        found = [*zip(raw.names, raw.columns, strict=True), ("y", raw.labels), ("client", raw.clients)]
-        facts = {name: _facts(column, raw.n_rows) for name, column in found if column is not None}
+        facts = {name: _facts(column, raw.n_rows) for name, column in (raw.columns | raw.apart).items()}
         for name, fact in facts.items():
             columns.setdefault(name, []).append(fact)
         missing = sum(fact[2] for fact in facts.values())
@@ -110,9 +109,9 @@ _Facts: TypeAlias = tuple[str, int, int, float, float, float]
 
 def _facts(column: Column, n_rows: int) -> _Facts:
     known = ~missing_mask(column)
-    values = np.empty(0 if numeric_dtype(column) is None else int(known.sum()))
-    if len(values):
-        fill(values, column, known)
+    values = np.empty(0)
+    if numeric_dtype(column) is not None:
+        values = numbers(column)[known].astype(np.float64)
     low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
     return type_name(column), n_rows, int((~known).sum()), low, high, float(values.sum())
 

@@ -102,7 +102,7 @@ def _dealt(
 ) -> tuple[IntArray, Sequence[str]]:
     if n_clients is None:
         raise ParameterError(f"--how {how} needs the number of clients; give --n-clients N")
-    if PARTITIONERS[how].needs_y and rows.labels is None:
+    if PARTITIONERS[how].takes == "y" and rows.labels is None:
         raise ParameterError(f"--how {how} deals rows out by their labels; name their column with --label")
     rng = generator(check_integer("--seed", seed, least=0), "partition")
     return partition(how, rows.X, rows.labels, n_clients, rng, **options), files.numbered(n_clients)
