@@ -57,7 +57,7 @@ class LatestStatistics:
         slots = self._slots_of(stacked.names)
         with stacked.lock:
             new, stamp = stacked.new(slice(None), self._stamps[slots])
-            self._renew(slots, new, stacked.inertia, stacked.n_samples, stacked.kernel, stacked.n_threads)
+            self._renew(slots, new, stacked.numbers, stacked.kernel, stacked.n_threads)
         self._stamps[slots] = stamp
         self.known.update(dict.fromkeys(stacked.names))
 
@@ -83,7 +83,7 @@ class LatestStatistics:
         zeros, places = np.zeros((len(clients), k)), np.zeros(len(clients), dtype=np.int64)
         same = np.zeros(zeros.shape, dtype=np.bool_)
         new = NewStatistics(np.zeros((1, k, columns - 2)), places, zeros, zeros, same)
-        self._renew(slots, new, zeros[:, 0], zeros[:, 0], "numpy", 1)
+        self._renew(slots, new, np.zeros((len(clients), 2)), "numpy", 1)
         self._stamps[slots] = -2
         for client in clients:
             del self.known[client]
@@ -99,16 +99,8 @@ class LatestStatistics:
         return self._latest[1]
 
     def _renew(
-        self,
-        slots: IntArray,
-        new: NewStatistics,
-        inertia: FloatArray,
-        n_samples: FloatArray,
-        kernel: str,
-        n_threads: int,
+        self, slots: IntArray, new: NewStatistics, numbers: FloatArray, kernel: str, n_threads: int
     ) -> None:
-        arithmetic = find_kernel(kernel)
+        arithmetic, (high, low) = find_kernel(kernel), self._total_numbers
         arithmetic.renew(self._total[0], self._total[1], self._rows, slots, new, n_threads)
-        numbers = np.column_stack([inertia, n_samples])
-        high, low = self._total_numbers
         arithmetic.renew_numbers(high, low, self._numbers, slots, numbers)

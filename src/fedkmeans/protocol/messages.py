@@ -250,6 +250,15 @@ class LocalUpdate(Query):
     weighting: Annotated[str | WeightingRule, Choice(WEIGHTINGS)]
     empty_clusters: Annotated[str, Choice(EMPTY_CLUSTERS)]
 
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The settings of the local steps, as kernels take them."""
+        return {
+            "max_local": self.max_local,
+            "tol_local": self.tol_local,
+            "empty_clusters": self.empty_clusters,
+        }
+
 
 @message(reply=ClusterStatistics)
 class SendStatistics(Query):
