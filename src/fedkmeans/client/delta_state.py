@@ -21,8 +21,9 @@ from fedkmeans.kernels.reference.totals import plus
 from fedkmeans.protocol.field_types import register
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
 
-# What an acknowledgement means: nothing was counted, the pending delta was, it was not, or it is unknown.
-_RESET, _ADD, _KEEP, _LOST = 0, 1, 2, -1
+# What an acknowledgement means: nothing was counted, the pending delta was, it was not, nothing was and
+# nothing was ever sent, or the exchange is unknown.
+_RESET, _ADD, _KEEP, _FIRST, _LOST = 0, 1, 2, 3, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class DeltaStates:
 
     def __init__(self, n_clients: int, k: int, m: int) -> None:
         high, low, pending = np.zeros((3, n_clients, k, m + 2))
-        self.rows = DeltaArrays(high, low, pending, np.zeros((n_clients, k), dtype=np.bool_))
+        self.rows = DeltaArrays(high, low, pending, np.full((n_clients, k), np.nan))
         self.numbers = np.zeros((3, n_clients, 2))  # inertia and n_samples of high, low, pending
-        self.known = np.zeros(n_clients, dtype=np.bool_)
+        self.known, self.used = np.zeros((2, n_clients), dtype=np.bool_)  # `used`: not all zero
         self.counted_in, self.pending_in = np.full((2, n_clients), None, dtype=object)
         self.stamps = np.full(n_clients, -2, dtype=np.int64)  # of the statistics that were last seen
 
@@ -85,7 +86,8 @@ class DeltaStates:
         for part, record in enumerate((state.counted.high, state.counted.low, state.pending)):
             self.rows[part][client] = np.column_stack([record.weighted_sum, record.weight, record.holders])
             self.numbers[part, client] = record.inertia, record.n_samples
-        self.rows.settled[client], self.stamps[client], self.known[client] = False, -2, True
+        self.rows.settled[client], self.stamps[client] = np.nan, -2
+        self.known[client] = self.used[client] = True
         self.counted_in[client], self.pending_in[client] = state.counted_in, state.pending_in
 
     def renew(
@@ -124,7 +126,7 @@ class DeltaStates:
         modes = np.select([np.equal(told, None), pending, counted], [_RESET, _ADD, _KEEP], _LOST)
         places = np.flatnonzero(modes != _LOST)
         slots, used = clients[places], modes[places]
-        self.known[slots] = False  # until the end: an update may be interrupted
+        self.known[slots], self.used[slots] = False, True  # the former until the end: it may be interrupted
         new, stamp = statistics.new(places, self.stamps[slots])
         total = np.zeros((2, *self.rows.high.shape[1:]))
         # A single client does not need compiled code, which takes time to load.
@@ -139,7 +141,8 @@ class DeltaStates:
         """Do the same for inertia and n_samples; return their total, shape (2, 2)."""
         high, low, pending = self.numbers[:, slots]
         added = plus(high, low, np.where(modes[:, None] == _ADD, pending, 0.0))
-        high, low = (np.where(modes[:, None] == _RESET, 0.0, part) for part in added)
+        counted = (modes == _ADD) | (modes == _KEEP)
+        high, low = (np.where(counted[:, None], part, 0.0) for part in added)
         pending = new - high - low
         self.numbers[:, slots] = high, low, pending
         total = np.zeros((2, 2))

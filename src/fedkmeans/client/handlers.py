@@ -14,6 +14,7 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import ClientId, DataArray, IntArray
+from fedkmeans.client.delta_state import DeltaStates
 from fedkmeans.client.local_kmeans import local_clusters
 from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.errors import FederationError
@@ -147,12 +148,27 @@ def _deltas(
 ) -> list[messages.StatisticsDelta]:
     table, which = _places(sites)
     statistics = table.statistics(which, query.update, n_threads)
-    states, _, lost = table.renew_deltas(which, query, statistics)
+    states, acknowledged = _states(table, query, statistics.names)
+    _, lost = states.renew(which, statistics, query.exchange, acknowledged)
     nothing = ClusterStatistics.nothing(*states.shape)
     return [
         messages.StatisticsDelta(nothing if gone else states.pending_of(client), int(gone), query.exchange)
         for client, gone in zip(which, lost, strict=True)
     ]
+
+
+def _states(
+    table: SharedTable, query: messages.SendDelta, names: Sequence[ClientId]
+) -> tuple[DeltaStates, list[str | None]]:
+    """Return the delta states for a query, and what was counted of each client."""
+    unknown = [client for client in names if client not in query.counted]
+    if unknown:
+        raise FederationError(
+            f"Client {unknown[0]!r} was asked for what changed, but the query speaks only of "
+            f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
+        )
+    states = table.states_of(query.run, query.total, query.update.centroids.shape)
+    return states, [query.counted[client] for client in names]
 
 
 def total_models(table: SharedTable, which: IntArray, query: LocalUpdate, n_threads: int) -> Total:
@@ -200,7 +216,8 @@ def total_statistics(
 def total_deltas(table: SharedTable, which: IntArray, query: messages.SendDelta, n_threads: int) -> Total:
     """Return the sum of the deltas of clients, in one pass over their states."""
     statistics = table.statistics(which, query.update, n_threads)
-    _, difference, lost = table.renew_deltas(which, query, statistics)
+    states, acknowledged = _states(table, query, statistics.names)
+    difference, lost = states.renew(which, statistics, query.exchange, acknowledged)
     record = messages.DeltaTotals(difference, int(lost.sum()), frozenset([query.exchange]))
     reply = messages.StatisticsDelta(difference.high, 0, query.exchange)
     return Total(record, statistics.names, len(which) * messages.n_bytes(reply))

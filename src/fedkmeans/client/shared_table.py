@@ -16,13 +16,13 @@ import numpy as np
 
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
 from fedkmeans.client.delta_state import DeltaStates
-from fedkmeans.errors import FederationError, ParameterError
+from fedkmeans.errors import ParameterError
 from fedkmeans.kernels import AUTO, Kernel, Outcome, Rows, choose_kernel, find_kernel
 from fedkmeans.kernels.base import LocalSummary
 from fedkmeans.kernels.sparse import Table
 from fedkmeans.kernels.weighting import weights_for
-from fedkmeans.protocol.messages import LocalUpdate, SendDelta
-from fedkmeans.protocol.statistics import RunningTotal, StackedStatistics
+from fedkmeans.protocol.messages import LocalUpdate
+from fedkmeans.protocol.statistics import StackedStatistics
 
 # Number of runs for which delta states are stored; a run may start before another one ends.
 RUNS_KEPT = 4
@@ -164,21 +164,6 @@ class SharedTable(Rows):
                 "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
             )
         return weight
-
-    def renew_deltas(
-        self, which: IntArray, query: SendDelta, statistics: StackedStatistics
-    ) -> tuple[DeltaStates, RunningTotal, Any]:
-        """Renew the delta states of clients; return the states and what `DeltaStates.renew` returns."""
-        for client in statistics.names:  # before any state changes
-            if client not in query.counted:
-                raise FederationError(
-                    f"Client {client!r} was asked for what changed, but the query speaks only of "
-                    f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their "
-                    "own names."
-                )
-        acknowledged = [query.counted[client] for client in statistics.names]
-        states = self.states_of(query.run, query.total, query.update.centroids.shape)
-        return states, *states.renew(which, statistics, query.exchange, acknowledged)
 
     def states_of(self, run: str, total: str, shape: tuple[int, ...]) -> DeltaStates:
         """Return the delta states for a total with this shape; drop those of all but the latest runs."""

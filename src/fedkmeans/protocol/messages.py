@@ -374,7 +374,7 @@ def n_bytes(value: Any) -> int:
 def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
     """Size of a query that is sent to several clients."""
     clients = tuple(clients)
-    if isinstance(query, SendDelta):
-        shared = n_bytes(replace(query, counted={}))
-        return sum(shared + n_bytes({client: query.counted[client]}) for client in clients)
+    if isinstance(query, SendDelta):  # each client gets its own part of `counted`
+        texts = "".join([*clients, *(query.counted[client] or "" for client in clients)])
+        return len(clients) * n_bytes(replace(query, counted={})) + len(texts.encode())
     return len(clients) * n_bytes(query)

@@ -218,9 +218,18 @@ class RunningTotal:
 
     def plus(self, statistics: ClusterStatistics) -> RunningTotal:
         """Add statistics; `plus(-statistics)` subtracts them again."""
-        parts = zip(self.high.parts(), self.low.parts(), statistics.parts(), strict=True)
-        pairs = [plus(high, low, part) for high, low, part in parts]
-        highs, lows = zip(*pairs, strict=True)
+        # In most rounds few clusters change.
+        changed = statistics.weighted_sum.any(axis=1) | (statistics.weight != 0) | (statistics.holders != 0)
+        rows: Any = slice(None) if changed.all() else np.flatnonzero(changed)
+        highs, lows = [], []
+        for high, low, part in zip(self.high.parts(), self.low.parts(), statistics.parts(), strict=True):
+            if isinstance(part, np.ndarray):
+                sums, rests = high.copy(), low.copy()
+                sums[rows], rests[rows] = plus(high[rows], low[rows], part[rows])
+            else:
+                sums, rests = plus(high, low, part)
+            highs.append(sums)
+            lows.append(rests)
         return RunningTotal(ClusterStatistics(*highs), ClusterStatistics(*lows))
 
     def __add__(self, other: RunningTotal) -> RunningTotal:

@@ -102,15 +102,14 @@ class LocalSteps:
         """The rows with a weight for each."""
         return ClientData(self.cache.data, self.cache.weights, self.rows.starts)
 
-    def _in_threads(self, function: Any, places: IntArray, share: Any = 1.0) -> None:
-        """Call a function with parts of the places that take about equally long; little work in one thread.
+    def _parts(self, places: IntArray, share: Any = 1.0) -> tuple[list[tuple[IntArray]], int]:
+        """Return parts of the places that take about equally long, and how many threads they are worth.
 
         `share` is the part of all products that is computed, for each place or for all.
         """
         sizes = self.sizes[places]
         n_threads = self.n_threads if (sizes * share).sum() * self.received.size > WORTH_THREADS else 1
-        parts = split_evenly(sizes.tolist(), n_threads)
-        in_threads(function, [(places[part],) for part in parts], n_threads)
+        return [(places[part],) for part in split_evenly(sizes.tolist(), n_threads)], n_threads
 
     def _label_follower(self, bounds: BoundsCache) -> Callable[[IntArray, Any, Any], None]:
         """A function that finds the first labels of some clients, in any thread."""
@@ -143,7 +142,7 @@ class LocalSteps:
             scores[part] = found
             bounds.buffers.append((scratch, workspace))
 
-        self._in_threads(work, np.arange(len(self.which)))
+        in_threads(work, *self._parts(np.arange(len(self.which))))
         bounds.end_query(self.which, self.received)
         return scores
 
@@ -180,17 +179,12 @@ class LocalSteps:
             bounds.buffers.append((scratch, workspace))
 
         new = bounds.arrays.last_query[self.which] < 0
-        self._in_threads(work, np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED))
+        in_threads(work, *self._parts(np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED)))
         bounds.end_query(self.which, self.received)
-        outcome = StoredOutcome(bounds.results, self.which, self.received, self.n_threads)
-        if self.inertia:
-            self._add_inertia(bounds, outcome)
-        return outcome
+        return StoredOutcome(bounds.results, self.which, self.received, self.n_threads)
 
-    def _add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
-        if self.settings.max_local == 1:
-            self._add_cached_inertia(bounds, outcome)
-            return
+    def add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Find the inertia after `follow`."""
         n_clients, k = bounds.results.counts.shape
         data, inertia, received_inertia = self._weighted(), np.empty((n_clients, k)), np.empty(n_clients)
 
@@ -199,11 +193,11 @@ class LocalSteps:
                 data, self.which[part], self.received, bounds.arrays, inertia, received_inertia
             )
 
-        self._in_threads(work, np.arange(len(self.which)))
+        in_threads(work, *self._parts(np.arange(len(self.which))))
         outcome.inertia, outcome.received_inertia = inertia[self.which], received_inertia[self.which]
 
-    def _add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
-        """Inertia after one local step, from what changed since the last time."""
+    def add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Find the inertia after one local step, from what changed since the last time."""
         data, results, cache = self._weighted(), bounds.results, bounds.inertia_cache(self.rows)
         previous, moved = cache.begin(self.which, self.received)
 
@@ -213,7 +207,7 @@ class LocalSteps:
                 cache.arrays,
             )  # fmt: skip
 
-        self._in_threads(work, np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED))
+        in_threads(work, *self._parts(np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED)))
         outcome.changes = cache.finish(self.which, previous)
         outcome.inertia = cache.arrays.within[self.which]
         outcome.received_inertia = (outcome.inertia + cache.arrays.away[self.which]).sum(axis=1)
@@ -235,7 +229,7 @@ class LocalSteps:
 
         small = places[~large]
         if len(small):
-            self._in_threads(work, small)
+            in_threads(work, *self._parts(small))
         for place in places[large]:
             self._scan_large(int(place), results)
         outcome = StoredOutcome(results, places, self.received, self.n_threads)
