@@ -118,12 +118,12 @@ class DeltaStates:
         lost : ndarray of shape (A,), bool
             Clients that do not know the acknowledged exchange. Their states do not change.
         """
-        told, known = np.array(acknowledged, dtype=object), self.known[clients]
-        pending, counted = (
-            known & (told == self.pending_in[clients]),
-            known & (told == self.counted_in[clients]),
-        )
-        modes = np.select([np.equal(told, None), pending, counted], [_RESET, _ADD, _KEEP], _LOST)
+        told: Any = np.array(acknowledged, dtype=object)
+        modes = np.where(told == self.counted_in[clients], _KEEP, _LOST)
+        modes[told == self.pending_in[clients]] = _ADD
+        modes[~self.known[clients]] = _LOST
+        modes[told == None] = _RESET  # noqa: E711 - for each element
+        modes[(modes == _RESET) & ~self.used[clients]] = _FIRST
         places = np.flatnonzero(modes != _LOST)
         slots, used = clients[places], modes[places]
         self.known[slots], self.used[slots] = False, True  # the former until the end: it may be interrupted

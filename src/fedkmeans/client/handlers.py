@@ -72,7 +72,8 @@ def handler_of(query: Query) -> Handler:
 
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
     """Let several sites answer the same query, with one call of the handler per table."""
-    handler, groups = handler_of(query), {}
+    handler = handler_of(query)
+    groups: dict[int, list[Site]] = {}
     for site in sites:
         if not site.overrides_answer:
             groups.setdefault(id(site.table), []).append(site)
