@@ -262,7 +262,7 @@ def test_sites_that_restart_often_do_not_change_the_result(scattered, lost_share
 
     def harm(exchange, inner):
         if exchange < 100 and exchange % 15 == 14:
-            inner.sites[str(rng.integers(10))].delta_states.clear()
+            inner.sites[str(rng.integers(10))].forget_deltas()
 
     federation = Lossy(
         InProcess.from_arrays(X, clients),
@@ -385,7 +385,7 @@ def test_a_new_total_takes_another_exchange_and_a_new_window(scattered):
     lossy = Lossy(
         inner,
         lose=lambda n: ("2",) if n in (1, 2) else (),
-        before=lambda n, inner: inner.sites["7"].delta_states.clear() if n == 3 else None,
+        before=lambda n, inner: inner.sites["7"].forget_deltas() if n == 3 else None,
     )
     find_target = find_memory("client", LocalWork(max_local=1))
     state, everybody = State.start(X[:4]), inner.clients
@@ -410,7 +410,7 @@ def test_frequent_new_totals_cause_a_warning(scattered):
     X, clients = scattered
 
     def harm(exchange, inner):
-        inner.sites["0"].delta_states.clear()
+        inner.sites["0"].forget_deltas()
 
     federation = Lossy(InProcess.from_arrays(X, clients), before=harm)
     with pytest.warns(UserWarning, match=r"started again 5 times.*memory='server'"):

@@ -13,11 +13,11 @@ from fedkmeans import InProcess
 from fedkmeans.algorithms.fit import find_memory
 from fedkmeans.algorithms.state import State
 from fedkmeans.algorithms.wf_kmeans import LocalWork
-from fedkmeans.client.delta_state import make_delta
+from fedkmeans.client.delta_state import DeltaStates
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
 from fedkmeans.protocol.exchange import run
 from fedkmeans.protocol.messages import SendStatistics
-from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, two_sum
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics, two_sum
 from tests.lossy import Lossy
 from tests.strategies import federations
 
@@ -166,7 +166,7 @@ def test_the_total_is_the_sum_of_the_counted_statistics(problem, seed, memory, t
             may_begin_anew = latest.pop(gone, None) is not None
         (chosen,) = random_schedule(inner.clients, 1, rng)
         if "sites restart" in trouble and rng.random() < 0.3:
-            inner.sites[str(rng.choice(inner.clients))].delta_states.clear()
+            inner.sites[str(rng.choice(inner.clients))].forget_deltas()
         forgetful = {
             name for name in latest if name in chosen and not any(inner.sites[name].delta_states.values())
         }
@@ -237,10 +237,10 @@ def test_ten_thousand_rounds_cause_no_drift(offset):
     """The statistics change all the time and a third of the replies are lost; the total stays exact."""
     rng = np.random.default_rng(0)
     k, m, names = 4, 2, "abcde"
-    counted, delta_states, acknowledged = {}, dict.fromkeys(names), dict.fromkeys(names)
+    counted, states, acknowledged = {}, DeltaStates(len(names), k, m), dict.fromkeys(names)
     total, naive = RunningTotal.nothing(k, m), ClusterStatistics.nothing(k, m)
     for round_ in range(10_000):
-        for name in names:
+        for place, name in enumerate(names):
             if rng.random() < 0.5:
                 continue
             weight = rng.random(k) * 10.0 ** rng.integers(-3, 4, size=k)
@@ -248,12 +248,12 @@ def test_ten_thousand_rounds_cause_no_drift(offset):
             statistics = ClusterStatistics(
                 weight[:, None] * centroids, weight, np.ones(k), float(rng.random()), 7.0
             )
-            change, delta_states[name] = make_delta(
-                delta_states[name], statistics, f"exchange {round_}", acknowledged[name]
-            )
-            assert not change.lost
+            stacked = StackedStatistics.of({name: statistics})
+            _, lost = states.renew(np.array([place]), stacked, f"exchange {round_}", [acknowledged[name]])
+            change = states.pending_of(place)
+            assert not lost.any()
             if rng.random() < 0.67:
-                total, naive = total.plus(change.difference), naive + change.difference
+                total, naive = total.plus(change), naive + change
                 counted[name], acknowledged[name] = statistics, f"exchange {round_}"
     expected = RunningTotal.nothing(k, m)
     for statistics in counted.values():

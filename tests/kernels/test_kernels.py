@@ -293,7 +293,7 @@ def test_nothing_is_remembered_of_few_columns_or_large_clients():
 
 
 def cache_of(site):
-    return site.table.rows.cache
+    return site.table.cache
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import cache
+from itertools import starmap
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -75,7 +76,7 @@ def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_t
     """
     with single_products():
         if n_threads <= 1 or len(calls) <= 1:
-            return [function(*arguments) for arguments in calls]
+            return list(starmap(function, calls))
         results: dict[int, T] = {}
         todo = deque(enumerate(calls))
 

@@ -150,14 +150,14 @@ class DeltaArrays(NamedTuple):
         Sum of each client's changes that were counted.
     pending : ndarray of shape (N, k, m + 2)
         Its latest change.
-    settled : ndarray of shape (N, k), bool
-        Whether the latest change of a cluster is zero.
+    settled : ndarray of shape (N, k)
+        Weight of each cluster if its latest change is zero; otherwise NaN.
     """
 
     high: FloatArray
     low: FloatArray
     pending: FloatArray
-    settled: Any
+    settled: FloatArray
 
 
 @dataclass(slots=True, kw_only=True)

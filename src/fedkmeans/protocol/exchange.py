@@ -15,7 +15,7 @@ share one exchange, which saves time where an exchange takes seconds.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -135,7 +135,16 @@ def run(federation: Federation, conversation: Conversation[T]) -> T:
             request = conversation.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        answer = _answer_to(request, federation)
+        if isinstance(request, ListClients):
+            answer = federation.clients
+        elif isinstance(request, NewId):
+            answer = getattr(federation, "new_id", new_id)()
+        elif isinstance(request, AskTotal):
+            answer = federation.total(request.query, request.clients)
+            _check_answered(request, answer.answered)
+        else:
+            answer = federation.ask(request.query, request.clients)
+            _check_answered(request, answer)
 
 
 def new_id() -> str:
@@ -143,20 +152,12 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def _answer_to(request: Request, federation: Federation) -> Any:
-    if isinstance(request, ListClients):
-        return federation.clients
-    if isinstance(request, NewId):
-        return getattr(federation, "new_id", new_id)()
-    ask: Any = federation.total if isinstance(request, AskTotal) else federation.ask
-    answer = ask(request.query, request.clients)
-    answered = answer.answered if isinstance(answer, Total) else answer
+def _check_answered(request: Ask | AskTotal, answered: Collection[ClientId]) -> None:
     if not answered and not request.optional:
         raise FederationError(
             f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
             f"the query {type(request.query).__name__}. Check that the sites are running and connected."
         )
-    return answer
 
 
 def some_of(clients: Sequence[ClientId]) -> str:

@@ -225,6 +225,15 @@ class LocalUpdate(Query):
     weighting: Annotated[str | WeightingRule, Choice(WEIGHTINGS)]
     empty_clusters: Annotated[str, Choice(EMPTY_CLUSTERS)]
 
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The settings of the local steps, as kernels take them."""
+        return {
+            "max_local": self.max_local,
+            "tol_local": self.tol_local,
+            "empty_clusters": self.empty_clusters,
+        }
+
 
 @message(reply=ClusterStatistics)
 class SendStatistics(Query):
@@ -331,7 +340,7 @@ def n_bytes(value: Any) -> int:
 def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
     """Size of a query that is sent to several clients."""
     clients = tuple(clients)
-    if isinstance(query, SendDelta):
-        shared = n_bytes(replace(query, counted={}))
-        return sum(shared + n_bytes({client: query.counted[client]}) for client in clients)
+    if isinstance(query, SendDelta):  # each client gets its own part of `counted`
+        texts = "".join([*clients, *(query.counted[client] or "" for client in clients)])
+        return len(clients) * n_bytes(replace(query, counted={})) + len(texts.encode())
     return len(clients) * n_bytes(query)

@@ -87,7 +87,7 @@ def open_site(folder: Path) -> Site:
 def keep(folder: Path, site: Site) -> None:
     """Write the deltas of a site atomically, if there are any."""
     said = [
-        to_bytes(encode(KeptDelta(run, total, state.state())))
+        to_bytes(encode(KeptDelta(run, total, state)))
         for run, totals in site.delta_states.items()
         for total, state in totals.items()
     ]
@@ -103,8 +103,8 @@ def _recall(folder: Path, site: Site) -> None:
         while data:
             size = size_in_bytes(data[:PREFIX_SIZE])
             said: KeptDelta = decode(from_bytes(data[:size]), KeptDelta, max_header=None)
-            site.delta_states.setdefault(said.run, {})[said.total] = said.state
+            site.keep_delta(said.run, said.total, said.state)
             data = data[size:]
     except WireError as error:
-        site.delta_states.clear()
+        site.forget_deltas()
         log.warning("%s is damaged (%s); the run will ask for all that this site has to say.", path, error)

@@ -184,7 +184,11 @@ class Fast(reference.Kernel):
         if bounds is None:
             return steps.scan()
         with cache.following(bounds):
-            return steps.follow(bounds)
+            outcome = steps.follow(bounds)
+            if inertia:
+                add_inertia = steps.add_cached_inertia if max_local == 1 else steps.add_inertia
+                add_inertia(bounds, outcome)
+            return outcome
 
     def renew(
         self,

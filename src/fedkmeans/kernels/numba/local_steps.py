@@ -75,15 +75,14 @@ class LocalSteps:
     def __post_init__(self) -> None:
         self.sizes = self.rows.sizes[self.which]
 
-    def _in_threads(self, function: Any, places: IntArray, share: Any = 1.0) -> None:
-        """Call a function with parts of the places that take about equally long; little work in one thread.
+    def _parts(self, places: IntArray, share: Any = 1.0) -> tuple[list[tuple[IntArray]], int]:
+        """Return parts of the places that take about equally long, and how many threads they are worth.
 
         `share` is the part of all products that is computed, for each place or for all.
         """
         sizes = self.sizes[places]
         n_threads = self.n_threads if (sizes * share).sum() * self.received.size > WORTH_THREADS else 1
-        parts = split_evenly(sizes.tolist(), n_threads)
-        in_threads(function, [(places[part],) for part in parts], n_threads)
+        return [(places[part],) for part in split_evenly(sizes.tolist(), n_threads)], n_threads
 
     def score(self, bounds: BoundsCache) -> FloatArray:
         """Sum of squared distances to the received centroids, for each client."""
@@ -95,7 +94,7 @@ class LocalSteps:
             follow.score_clients(data, which, self.received, bounds.arrays, found)
             scores[part] = found
 
-        self._in_threads(work, np.arange(len(self.which)))
+        in_threads(work, *self._parts(np.arange(len(self.which))))
         bounds.end_query(self.which, self.received)
         return scores
 
@@ -118,12 +117,9 @@ class LocalSteps:
                 follow.follow_steps(data, which, received, settings, number, grams.arrays, bounds.arrays)
 
         new = bounds.arrays.last_query[self.which] < 0
-        self._in_threads(work, np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED))
+        in_threads(work, *self._parts(np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED)))
         bounds.end_query(self.which, received)
-        outcome = self._outcome(bounds.arrays.results, self.which)
-        if self.inertia:
-            self._add_inertia(bounds, outcome)
-        return outcome
+        return self._outcome(bounds.arrays.results, self.which)
 
     def _outcome(self, results: LocalResults, places: IntArray) -> StoredOutcome:
         return StoredOutcome(
@@ -136,10 +132,8 @@ class LocalSteps:
             n_threads=self.n_threads,
         )
 
-    def _add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
-        if self.settings.max_local == 1:
-            self._add_cached_inertia(bounds, outcome)
-            return
+    def add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Find the inertia after `follow`."""
         data, n_clients = self.cache.weighted, len(self.rows.starts) - 1
         inertia, received_inertia = np.empty((n_clients, len(self.received))), np.empty(n_clients)
 
@@ -148,11 +142,11 @@ class LocalSteps:
                 data, self.which[part], self.received, bounds.arrays, inertia, received_inertia
             )
 
-        self._in_threads(work, np.arange(len(self.which)))
+        in_threads(work, *self._parts(np.arange(len(self.which))))
         outcome.inertia, outcome.received_inertia = inertia[self.which], received_inertia[self.which]
 
-    def _add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
-        """Inertia after one local step, from what changed since the last time."""
+    def add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Find the inertia after one local step, from what changed since the last time."""
         data, results, cache = self.cache.weighted, bounds.arrays.results, bounds.inertia_cache(self.rows)
         previous, moved = cache.begin(self.which, self.received)
 
@@ -162,7 +156,7 @@ class LocalSteps:
                 cache.arrays,
             )  # fmt: skip
 
-        self._in_threads(work, np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED))
+        in_threads(work, *self._parts(np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED)))
         outcome.changes = cache.finish(self.which, previous)
         outcome.inertia = cache.arrays.within[self.which]
         outcome.received_inertia = (outcome.inertia + cache.arrays.away[self.which]).sum(axis=1)
@@ -180,7 +174,7 @@ class LocalSteps:
 
         small = places[~large]
         if len(small):
-            self._in_threads(work, small)
+            in_threads(work, *self._parts(small))
         for place in places[large]:
             self._scan_large(int(place), results)
         outcome = self._outcome(results, places)
