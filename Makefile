@@ -1,7 +1,7 @@
 # Two commands for a fresh machine with Python >= 3.11:  make demo   and   make test
 PYTHON ?= python3
 VENV := .venv
-# Processes for tests. More than one a core is of no use: some tests start processes and threads of their own.
+# Processes for tests. More than one per core is slower, because some tests start processes and threads.
 WORKERS ?= 2
 BIN := $(VENV)/bin
 # One stamp for each set of extras, renewed when the dependencies change.
@@ -27,13 +27,13 @@ demo: $(VENV)/.installed-base  ## Install into .venv and compare the algorithms 
 
 install: $(VENV)/.installed-dev  ## Install everything a developer needs into .venv.
 
-test: $(VENV)/.installed-test  ## Install what tests need and run them all, but for the paper's long runs and most faults.
+test: $(VENV)/.installed-test  ## Install what tests need and run all but the paper's long runs and most fault tests.
 	$(BIN)/python -m pytest -m "not paper and (short or not faults)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-pythons: $(VENV)/.installed-test  ## Run them with every supported Python that this machine has; FAST=--fast for a selection.
 	$(BIN)/python tests/matrix.py pythons $(FAST)
 
-test-lowest: $(VENV)/.installed-test  ## Run them with the lowest versions of all that is needed; FAST=--fast for a selection.
+test-lowest: $(VENV)/.installed-test  ## Run them with the lowest allowed versions of all dependencies; FAST=--fast for a selection.
 	$(BIN)/python tests/matrix.py lowest $(FAST)
 
 test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with real processes (20 minutes).
@@ -42,20 +42,20 @@ test-faults: $(VENV)/.installed-test  ## Run the fault tests of federations with
 test-paper: $(VENV)/.installed-test  ## Run the long parity runs against the paper's tables (half an hour).
 	$(BIN)/python -m pytest -m paper
 
-lint: $(VENV)/.installed-dev  ## Check style, types and the rules on who may import whom.
+lint: $(VENV)/.installed-dev  ## Check style, types and import rules.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.installed-dev  ## Bring the code into shape.
+format: $(VENV)/.installed-dev  ## Format the code and fix what ruff can fix.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-bench  ## Measure speed side by side with the paper's loop, scikit-learn and faiss.
+bench: $(VENV)/.installed-bench  ## Compare the speed with the paper's loop, scikit-learn and faiss.
 	$(BIN)/python -m benchmarks
 
-study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (hours).
+study-memory: $(VENV)/.installed-test  ## Run or resume the study behind the defaults, and write its tables and figures (20 minutes).
 	PATH="$(BIN):$$PATH" studies/memory.sh
 
 study-paper: $(VENV)/.installed-test  ## Run or resume the paper's study, and write its tables and figures (hours).

@@ -1,4 +1,4 @@
-"""Measure speed side by side in one run; see ``python -m benchmarks --help``."""
+"""Compare speeds in one run; see ``python -m benchmarks --help``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SECTIONS = {
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition(";")[0])
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"some of {', '.join(SECTIONS)}")
-    parser.add_argument("--quick", action="store_true", help="see whether it works; the numbers mean little")
-    parser.add_argument("--kernel", choices=("numba", "numpy"), default="numba", help="which of ours")
+    parser.add_argument("--quick", action="store_true", help="only check that it works")
+    parser.add_argument("--kernel", choices=("numba", "numpy"), default="numba", help="our kernel")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="write each section's results as JSON")
     parser.add_argument("--tables", type=Path, metavar="FOLDER", help="only print tables of saved results")
     options = parser.parse_args(arguments)
@@ -37,7 +37,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run_section(name: str, settings: Settings, folder: Path | None) -> int:
-    """Print rows as they come; return how many compare answers that differ."""
+    """Print rows as they are measured; return how many of them compare different answers."""
     section, here = SECTIONS[name], machine()
     rows, shown = [], None
     for row in section.measure(settings):
@@ -47,7 +47,7 @@ def run_section(name: str, settings: Settings, folder: Path | None) -> int:
             shown = table
         print(report.line(table, row), flush=True)
         rows.append(row)
-        # After every row: a section takes minutes, and what is measured shall not be lost.
+        # After every row, so that an interruption does not lose the measurements of a long section.
         if folder is not None:
             report.save(folder, name, {"machine": here, "settings": asdict(settings), "rows": rows})
     return sum(not row.get("agreed", True) for row in rows)

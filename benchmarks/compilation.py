@@ -1,4 +1,4 @@
-"""How long the first fit of all takes, and the first of a second process: what compiling costs."""
+"""Time of the first fit with and without compiled code in the cache: the cost of compiling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TABLES = {
     "compilation": Table(
         "Compiling",
         "The first fit in a process, on 4,000 rows of 40 clients in double precision, with an empty cache "
-        "of compiled code and with a full one: medians. Compiling is the difference.",
+        "of compiled code and with a complete one: medians. The difference is the time to compile.",
         (
             ("fit", field("case")),
             ("columns", field("m")),

@@ -1,7 +1,7 @@
-"""What our rounds cost on Flower: seconds against an app that does nothing, bytes against the arrays.
+"""Rounds on Flower: seconds compared with an app that does nothing, bytes compared with the arrays.
 
-Real processes on this machine: SuperLink, executor, gate and a SuperNode a site, with TLS and keys. Both
-apps run on the same federation in turns and look for replies equally often.
+Real processes on this machine: SuperLink, executor, gate and one SuperNode per site, with TLS and keys.
+Both apps run alternately on the same federation and look for replies equally often.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from fedkmeans.flower.transport import WaitPolicy
 
 EMPTY_APP = Path(__file__).parent / "empty_flower_app"
 K, M, ROWS = 20, 784, 200
-N_SITES, ROUNDS, TURNS = (2, 5), 8, 3
-# What our round may cost beside an empty one, and bytes beside the arrays' own.
+N_SITES, ROUNDS, REPEATS = (2, 5), 8, 3
+# Largest ratios of our seconds to those of the empty app, and of our bytes to those of the arrays.
 MOST_SECONDS, MOST_BYTES = 1.2, 1.1
 
 TABLES = {
     "flower": Table(
         "Rounds on Flower",
-        f"k = {K} centroids of {M} columns in double precision, {ROWS} rows a site, one local step, all "
-        "sites in each round. Seconds a round: medians over turns; ratio of the medians of each turn: median "
-        "(least–largest). Bytes: what the SuperLink counts both ways in the whole run, against the numbers "
-        "in queries and replies.",
+        f"k = {K} centroids of {M} columns in double precision, {ROWS} rows per site, one local step, all "
+        "sites in each round. Seconds per round: medians over repeats; ratio of the medians of each repeat: "
+        "median (smallest–largest). Bytes: what the SuperLink counts in both directions in the whole run, "
+        "compared with the numbers in queries and replies.",
         (
             ("sites", field("n_sites")),
             ("ours", duration("ours")),
             ("empty app", duration("empty")),
             ("ours against it", times("ratio")),
-            ("bytes a round", field("bytes_a_round", "{:,.0f}")),
+            ("bytes per round", field("bytes_per_round", "{:,.0f}")),
             ("against the arrays", field("bytes_ratio", "{:.3f}×")),
         ),
     )
@@ -56,26 +56,26 @@ def measure(settings: Settings) -> Iterator[Row]:
 def _compare(folder: Path, n_sites: int, quick: bool) -> Row:
     rng = np.random.default_rng(0)
     sites = [Site(f"site-{i}", rng.normal(size=(ROWS, M))) for i in range(n_sites)]
-    rounds, turns = (2, 1) if quick else (ROUNDS, TURNS)
+    rounds, repeats = (2, 1) if quick else (ROUNDS, REPEATS)
     ours, empty, traffic = [], [], []
     names = [site.name for site in sites]
     with federation(folder, sites, start=[]) as running:
-        for name in names:  # without what keeps a site to our app: the other one must run there, too
+        for name in names:  # without the limit to our app, because the empty one must run there, too
             running.start_site(name, PATH=services.search_path())
         running.wait_for_sites(*names)
-        for turn in range(turns):
-            empty.append(_run_empty(running, folder / f"empty-{turn}.json", rounds))
-            seconds, ratio = _run_ours(running, f"turn-{turn}", rounds, n_sites)
+        for repeat in range(repeats):
+            empty.append(_run_empty(running, folder / f"empty-{repeat}.json", rounds))
+            seconds, ratio = _run_ours(running, f"repeat-{repeat}", rounds, n_sites)
             ours.append(seconds)
             traffic.append(ratio)
     ratio = [float(np.median(a) / np.median(b)) for a, b in zip(ours, empty, strict=True)]
-    bytes_a_round, bytes_ratio = np.median(traffic, axis=0)
+    bytes_per_round, bytes_ratio = np.median(traffic, axis=0)
     return {
         "n_sites": n_sites,
         "ours": spread([float(np.median(values)) for values in ours]),
         "empty": spread([float(np.median(values)) for values in empty]),
         "ratio": spread(ratio),
-        "bytes_a_round": float(bytes_a_round),
+        "bytes_per_round": float(bytes_per_round),
         "bytes_ratio": float(bytes_ratio),
         "within": float(np.median(ratio)) <= MOST_SECONDS and float(bytes_ratio) <= MOST_BYTES,
     }
@@ -93,7 +93,7 @@ def _run_empty(running: Running, out: Path, rounds: int) -> list[float]:
 def _run_ours(
     running: Running, name: str, rounds: int, n_sites: int
 ) -> tuple[list[float], tuple[float, float]]:
-    """Seconds of each round of ours, and bytes: a round's, and all against those of the arrays."""
+    """Seconds of each of our rounds, bytes per round, and the ratio of all bytes to those of the arrays."""
     tuning = {"max_rounds": rounds, "min_rounds": rounds, "max_local": 1, "tol": 0.0, "init": "random"}
     run, run_id = running.start_run(name, n_clusters=K, seed=0, tuning=tuning)
     status = running.wait_for_run(run, timeout=600)
@@ -106,6 +106,6 @@ def _run_ours(
 
 
 def _bytes_of_arrays(rounds: int, n_sites: int) -> int:
-    """Numbers that must travel: centroids out; sums, weights, holders and two more back; the last score."""
-    query, word = K * M, K * M + 2 * K + 2
-    return 8 * n_sites * (rounds * (query + word) + query)
+    """Centroids in queries; sums, weights, holders and two numbers in replies; a query for the score."""
+    query, reply = K * M, K * M + 2 * K + 2
+    return 8 * n_sites * (rounds * (query + reply) + query)

@@ -1,7 +1,7 @@
 """How time and memory grow with rows, clusters, columns, clients and rounds, one at a time.
 
-Every point is measured in a process of its own: memory that an earlier point has used and given back
-would hide what a later one needs. Run as a module with a point in JSON, this file is that process.
+Every point is measured in its own process, because memory that an earlier point has freed would hide what
+a later one needs. Run as a module with a point in JSON, this file is that process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedkmeans import FederatedKMeans, InProcess
 
 @dataclass(frozen=True)
 class Point:
-    """A federation of blobs, the clients' rows side by side so that they are not copied."""
+    """A federation of blobs; the rows of each client are contiguous, so that they are not copied."""
 
     n: int = 100_000
     k: int = 16
@@ -49,7 +49,7 @@ SWEEPS = {
     "clients": (BASE, "clients", (10, 30, 100, 300, 1000, 3000)),
     "rounds": (BASE, "rounds", (10, 20, 40, 80, 160)),
 }
-# Bytes a row that one more cluster may cost; a distance in single precision would be four.
+# Bytes per row that one more cluster may take; a distance in single precision would take four.
 PER_ROW_AND_CLUSTER = 0.5
 
 _POINT_COLUMNS = (
@@ -59,7 +59,7 @@ _POINT_COLUMNS = (
     ("columns", field("m")),
     ("clients", field("clients", "{:,}")),
     ("rounds", field("rounds")),
-    ("a round", field("seconds_a_round", "{:.4f} s")),
+    ("per round", field("seconds_per_round", "{:.4f} s")),
     ("data", field("data_mb", "{:.1f} MB")),
     ("extra memory", field("extra_mb", "{:.1f} MB")),
 )
@@ -67,14 +67,14 @@ TABLES = {
     "points": Table(
         "Growth, point by point",
         "Rounds of DWF k-means (the paper's settings) on Gaussian blobs in double precision, one thread, "
-        "each point in a fresh process. Extra memory: the peak above what was in use when data and code "
-        "were there.",
+        "each point in a new process. Extra memory: the peak of RAM above the use after data and code were "
+        "loaded.",
         _POINT_COLUMNS,
     ),
     "exponents": Table(
         "Growth, exponents",
-        "Slopes of straight lines through logarithms: 1 is in proportion, 0 not at all. `largest`: between "
-        "the two largest points, where what is constant matters least.",
+        "Slopes of lines fitted to the logarithms: 1 is proportional, 0 is constant. `largest`: between the "
+        "two largest points, where constant parts matter least.",
         (
             ("with", field("sweep")),
             ("from", field("first", "{:,}")),
@@ -87,14 +87,14 @@ TABLES = {
     ),
     "distances": Table(
         "Does one client's memory grow with n·k?",
-        "From the two largest points with one client: extra bytes for each further row, and how much more "
-        "of them for each further cluster. All distances at once would be 8.",
+        "From the two largest points with one client: extra bytes for each further row, and how much they "
+        "increase for each further cluster. To store all distances at once would take 8.",
         (
             ("from", field("first", "{:,} rows")),
             ("to", field("last", "{:,} rows")),
-            ("k = 16", field("few", "{:.1f} bytes a row")),
-            ("k = 64", field("many", "{:.1f} bytes a row")),
-            ("a row and cluster", field("per_row_and_cluster", "{:.2f} bytes")),
+            ("k = 16", field("few", "{:.1f} bytes per row")),
+            ("k = 64", field("many", "{:.1f} bytes per row")),
+            ("per row and cluster", field("per_row_and_cluster", "{:.2f} bytes")),
             ("grows with n·k", lambda row: "no" if row["agreed"] else "**yes**"),
         ),
     ),
@@ -119,8 +119,8 @@ def measure(settings: Settings) -> Iterator[Row]:
 
 
 def _exponents(rows: list[Row], name: str) -> Row:
-    # Rounds are counted as a whole here: seconds of a run, not of a round.
-    time = [row["seconds_a_round"] * row["rounds"] for row in rows]
+    # Seconds of whole runs, so that they can grow with the number of rounds.
+    time = [row["seconds_per_round"] * row["rounds"] for row in rows]
     memory = [row["extra_mb"] for row in rows]
     values = [row[name] for row in rows]
     return {
@@ -134,7 +134,7 @@ def _exponents(rows: list[Row], name: str) -> Row:
 
 
 def slope(x: list[float], y: list[float]) -> float | None:
-    """The exponent b of y = a·xᵇ; None where nothing was measurable."""
+    """The exponent b of y = a·xᵇ; None if a value is not measurable."""
     if min(y) <= 0:
         return None
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
@@ -142,21 +142,21 @@ def slope(x: list[float], y: list[float]) -> float | None:
 
 def _distances(sweeps: dict[str, list[Row]]) -> Row:
     many, few = sweeps["rows, one client"], sweeps["rows, one client, k = 16"]
-    a_row = {rows[-1]["k"]: _bytes_a_row(*rows[-2:]) for rows in (many, few)}
-    per_cluster = (a_row[many[-1]["k"]] - a_row[few[-1]["k"]]) / (many[-1]["k"] - few[-1]["k"])
+    per_row = {rows[-1]["k"]: _bytes_per_row(*rows[-2:]) for rows in (many, few)}
+    per_cluster = (per_row[many[-1]["k"]] - per_row[few[-1]["k"]]) / (many[-1]["k"] - few[-1]["k"])
     return {
         "first": many[-2]["n"],
         "last": many[-1]["n"],
-        "few": a_row[few[-1]["k"]],
-        "many": a_row[many[-1]["k"]],
+        "few": per_row[few[-1]["k"]],
+        "many": per_row[many[-1]["k"]],
         "per_row_and_cluster": per_cluster,
         "difference": per_cluster,
         "agreed": bool(per_cluster <= PER_ROW_AND_CLUSTER),
     }
 
 
-def _bytes_a_row(small: Row, large: Row) -> float:
-    """What each further row costs: buffers of a fixed size do not count."""
+def _bytes_per_row(small: Row, large: Row) -> float:
+    """Extra memory of each further row; buffers of a fixed size do not count."""
     return (large["extra_mb"] - small["extra_mb"]) * 1e6 / (large["n"] - small["n"])
 
 
@@ -169,9 +169,9 @@ def _in_a_child(point: Point, settings: Settings) -> Row:
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had.
+    """The peak memory of this process.
 
-    Linux starts a child's `ru_maxrss` at its parent's, so the kernel's own count comes first.
+    On Linux the `ru_maxrss` of a child starts at that of its parent, so the kernel's count is preferred.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -182,7 +182,7 @@ def peak_bytes() -> int:
 
 
 def forget_peak() -> None:
-    """Give freed memory back and let the peak begin at what is in use now, where the system can do that."""
+    """Return freed memory and reset the peak to the current use, where the system supports this."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):
@@ -196,10 +196,10 @@ def run_point(point: Point, kernel: str) -> Row:
     start = X[np.random.default_rng(1).choice(point.n, size=point.k, replace=False)]
     taken, extra = [], []
     with limited(1):
-        # The very point, as another may take another path and leave code to be compiled or loaded.
+        # The same point, because another one may not compile or load all the code that is needed.
         _fit(InProcess.from_arrays(X, clients, n_jobs=1, kernel=kernel), start, 2)
         for _ in range(point.repeats):
-            # Fresh, as sites may remember; not measured, as naming each row's client takes memory, too.
+            # A new one, because sites may have state; not measured, because splitting the rows takes memory.
             federation = InProcess.from_arrays(X, clients, n_jobs=1, kernel=kernel)
             gc.collect()
             forget_peak()
@@ -207,7 +207,7 @@ def run_point(point: Point, kernel: str) -> Row:
             taken.append(seconds(partial(_fit, federation, start, point.rounds))[0])
             extra.append(peak_bytes() - before)
     return {
-        "seconds_a_round": float(np.median(taken)) / point.rounds,
+        "seconds_per_round": float(np.median(taken)) / point.rounds,
         "data_mb": X.nbytes / 1e6,
         "extra_mb": max(extra) / 1e6,
     }

@@ -1,7 +1,7 @@
-"""k-FED's centroids, the start of every run, against scikit-learn's KMeans at each client.
+"""k-FED's centroids, the start of every run, compared with scikit-learn's KMeans at each client.
 
-Both draw at random and differently, so that no two answers are equal: how good they are is compared
-instead, by the mean squared distance of all rows to their nearest centroid.
+Both use different random numbers and find different centroids. Therefore the quality is compared: the mean
+squared distance of all rows to their nearest centroid.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from benchmarks.paper_loop import shards_of
 from benchmarks.report import Row, Table, duration, field, times
 from benchmarks.timing import Settings, faster_threads, limited, ratios, seconds, spread
 from fedkmeans import InProcess, SitePolicy
-from fedkmeans.algorithms.kfed import VARIANTS, kfed_exchange
+from fedkmeans.algorithms.kfed import kfed_exchange
 from fedkmeans.data import load_dataset, partition
 from fedkmeans.errors import DataError
 from fedkmeans.kernels.reference.kmeans import inertia_of
 from fedkmeans.protocol.exchange import run
+from fedkmeans.protocol.messages import LocalClusters
 
 N_CLIENTS, MAX_ITER = 100, 300
-# name, k, how dealt out (None: comes divided)
+# name, k, partition (None: the data set has clients)
 CASES = (("mnist-10k", 20, "half-iid"), ("femnist-iid", 64, None))
-# Means over the same number of random starts on either side should not be farther apart than this.
+# Means over the same number of random starts may differ by at most this fraction.
 WORSE = 0.02
-# What scikit-learn is told: to go on until no label changes, as we do, and its own default.
+# How scikit-learn stops: when no label changes, as ours does, and by default.
 TOLS = {"same_stop": 0.0, "default_stop": 1e-4}
 
 TABLES = {
     "kfed": Table(
         "k-FED's start",
-        "`starts` k-means++ starts at each client and at the server, 300 steps at most, double precision. "
-        "Both sides find the rows divided among the clients. "
-        "scikit-learn as told to stop like ours, when no label changes, and as it stops by default "
-        "(tol=1e-4); of two threads it uses one where that is faster. Quality: mean squared distance of all "
-        "rows, mean over the seeds. Ratios: median (least–largest) over seeds, in turns.",
+        "`starts` k-means++ starts at each client and at the server, at most 300 steps, double precision. "
+        "Both sides get the rows already divided among the clients. scikit-learn stops either like ours, "
+        "when no label changes, or as by default (tol=1e-4); of two threads it uses one if that is faster. "
+        "Quality: mean squared distance of all rows, mean over the seeds. Ratios: median (smallest–largest) "
+        "over seeds, alternating.",
         (
             ("data", field("data")),
             ("k", field("k")),
@@ -74,23 +75,14 @@ def measure(settings: Settings) -> Iterator[Row]:
 
 
 def federation_of(X, clients, n_threads, kernel):
-    # A site would not send clusters of one row; scikit-learn does, and both shall do the same work.
+    # By default a site sends no cluster of one row; scikit-learn does, and both should do the same work.
     policy = SitePolicy(min_cluster_size=1)
     return InProcess.from_arrays(X, clients, policy=policy, n_jobs=n_threads, kernel=kernel)
 
 
 def run_ours(federation, k, n_init, seed):
-    exchange = kfed_exchange(
-        VARIANTS["paper"],
-        k,
-        federation.clients,
-        seed,
-        n_local=k,
-        n_init_local=n_init,
-        n_init=n_init,
-        max_iter=MAX_ITER,
-    )
-    return run(federation, exchange).d
+    query = LocalClusters(k, "k-means", n_init, MAX_ITER, seed)
+    return run(federation, kfed_exchange(query, k, federation.clients, n_init)).d
 
 
 def run_theirs(shards, k, n_init, seed, tol):
@@ -115,7 +107,7 @@ def _compare(X, clients, k, n_init, n_threads, settings) -> Row:
     theirs_threads = faster_threads(n_threads, probe)
     run_ours(federation_of(X, clients, n_threads, settings.kernel), k, 1, 0)
     for seed in range(n_seeds):
-        federation = federation_of(X, clients, n_threads, settings.kernel)  # it remembers nothing
+        federation = federation_of(X, clients, n_threads, settings.kernel)  # a new one, without state
         sides = {"ours": partial(run_ours, federation, k, n_init, seed)}
         sides |= {name: partial(run_theirs, shards, k, n_init, seed, tol) for name, tol in TOLS.items()}
         for name, side in sides.items():

@@ -1,7 +1,7 @@
-"""The paper's round as its text describes it, on scikit-learn: the yardstick for speed.
+"""The paper's round as its text describes it, on scikit-learn: the reference for speed.
 
 Each client makes its local steps with ``KMeans.predict`` and a mean per cluster; the server averages
-in a Python loop. Written from the paper's pseudo-code to be faithful, not fast.
+in a Python loop. It follows the paper's pseudo-code and is not optimized.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedkmeans.algorithms.rounds import sample_clients
 
 
 def shards_of(X, clients):
-    """Each client's rows by its name; names sort as text, as they do in a federation."""
+    """The rows of each client by name; names are sorted as text, as in a federation."""
     return {name: X[clients == number] for name, number in sorted((str(i), i) for i in np.unique(clients))}
 
 
@@ -56,9 +56,9 @@ def run(
     learning_rate=0.01,
     momentum=0.8,
 ):
-    """Centroids after `n_rounds` rounds, of which the first is number `first_round`, counted from 0.
+    """Centroids after `n_rounds` rounds; the first of them has the number `first_round`, counted from 0.
 
-    Of `shards`, by name, those take part in a round that our own run would ask under the same seed.
+    In each round, the clients are those that our run would ask with the same seed.
     """
     previous = centroids if previous is None else previous
     names = tuple(sorted(shards))

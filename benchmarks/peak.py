@@ -1,8 +1,8 @@
-"""What this machine can do at most, and how much of it a Lloyd step reaches.
+"""The limits of this machine, and how close a Lloyd step comes to them.
 
 The limit of a step is the slower of two: its 2·n·k·m multiplications and additions at the rate of a
 large matrix product, and the reading of its rows at the rate of the memory. Data that fits into the
-cache may beat the memory, and steps that skip distances may beat the matrix product.
+cache may be faster than the memory, and steps that skip distances faster than the matrix product.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fedkmeans.kernels import find_kernel
 TABLES = {
     "machine": Table(
         "The machine's peak",
-        "The largest rates measured here: a product of two large matrices, and memory read or written by "
-        "the fastest of copying, adding up and a scalar product of arrays far larger than the cache.",
+        "The largest measured rates: a product of two large matrices, and RAM read or written by the fastest "
+        "of copying, adding up and a scalar product of arrays far larger than the processor's cache.",
         (
             ("dtype", field("dtype")),
             ("threads", field("n_threads")),
@@ -32,15 +32,15 @@ TABLES = {
         ),
     ),
     "fraction": Table(
-        "How near a Lloyd step comes to it",
-        "2·n·k·m operations against the matrix product, the bytes of the rows against the memory, and the "
-        "time that the slower of the two would take against the time measured (median).",
+        "How close a Lloyd step comes to it",
+        "2·n·k·m operations compared with the matrix product, the bytes of the rows compared with the RAM, "
+        "and the time of the slower of the two compared with the measured time (median).",
         (
             ("rows", shape),
             ("k", field("k")),
             ("dtype", field("dtype")),
             ("threads", field("n_threads")),
-            ("a step", duration("step")),
+            ("per step", duration("step")),
             ("rate", field("gflops", "{:.1f} GFLOP/s")),
             ("of the product", field("of_product", "{:.0%}")),
             ("rows read", field("gbytes", "{:.1f} GB/s")),
@@ -98,7 +98,7 @@ def _step(kernel, X: np.ndarray, start: np.ndarray, n_threads: int) -> Callable[
 
 
 def product_rate(dtype: str, n_threads: int, quick: bool) -> float:
-    """Operations a second of a large matrix product."""
+    """Operations per second of a large matrix product."""
     size = 1024 if quick else 4096
     a, b = np.random.default_rng(0).random((2, size, size)).astype(dtype)
     out = np.empty_like(a)
@@ -107,8 +107,8 @@ def product_rate(dtype: str, n_threads: int, quick: bool) -> float:
 
 
 def memory_rate(dtype: str, n_threads: int, quick: bool) -> tuple[float, str]:
-    """Bytes a second, and by what; every thread works on a part of its own."""
-    # Each of the two arrays far larger than any cache.
+    """Bytes per second, and the operation that reaches them; each thread works on its own part."""
+    # Each of the two arrays is far larger than any cache.
     n = (2**22 if quick else 2**28) // np.dtype(dtype).itemsize
     a, b = np.ones(n, dtype=dtype), np.zeros(n, dtype=dtype)
     pairs = list(zip(np.array_split(a, n_threads), np.array_split(b, n_threads), strict=True))

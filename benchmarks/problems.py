@@ -1,4 +1,4 @@
-"""The data that several sections measure on."""
+"""Data that several sections use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shapes(quick: bool) -> list[Shape]:
 
 
 def blobs(n: int, m: int, n_blobs: int, dtype=np.float64, seed: int = 0) -> np.ndarray:
-    """Gaussian blobs that overlap somewhat, made block by block: `growth` looks at memory."""
+    """Gaussian blobs that overlap somewhat, made block by block, because `growth` measures memory."""
     rng = np.random.default_rng(seed)
     centres = rng.uniform(-3, 3, size=(n_blobs, m))
     X = np.empty((n, m), dtype=dtype)
@@ -49,7 +49,7 @@ def blobs(n: int, m: int, n_blobs: int, dtype=np.float64, seed: int = 0) -> np.n
 
 @lru_cache(maxsize=1)
 def pooled(shape: Shape, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a shape and k different ones of them to start from, which leaves no cluster empty."""
+    """Rows of a shape, and k different ones of them as initial centroids, so that no cluster is empty."""
     X = _mnist(shape).astype(dtype, copy=False) if shape.name == "MNIST" else None
     if X is None:
         X = blobs(shape.n, shape.m, shape.k, dtype)
@@ -58,7 +58,7 @@ def pooled(shape: Shape, dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mnist(shape: Shape) -> np.ndarray:
-    """MNIST, or without the files as many random numbers: a step takes about as long on them."""
+    """MNIST, or random numbers if its files are missing; a step takes about as long on them."""
     try:
         return load_dataset("mnist").X[: shape.n]
     except DataError:

@@ -1,4 +1,4 @@
-"""Tables: printed row by row while a section runs, and later from its file, in the same Markdown."""
+"""Markdown tables, printed row by row while a section runs, or from its file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """How rows are shown: a title, what a reader must know to judge them, and the columns."""
+    """A title, a note on how the rows were measured, and the columns."""
 
     title: str
     note: str
@@ -41,7 +41,7 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 
 def field(name: str, pattern: str = "{}") -> Callable[[Row], str]:
-    """A cell that shows a value of the row; a dash where there is none."""
+    """A cell with a value of the row; a dash if there is none."""
     return lambda row: "–" if row.get(name) is None else pattern.format(row[name])
 
 
@@ -62,7 +62,7 @@ def duration(name: str) -> Callable[[Row], str]:
 
 
 def times(name: str) -> Callable[[Row], str]:
-    """A cell with a spread of ratios; not where the two sides came to different answers."""
+    """A cell with a spread of ratios, or with the difference if the two sides have different answers."""
 
     def cell(row: Row) -> str:
         if not row.get("agreed", True):
@@ -94,7 +94,7 @@ def print_saved(folder: Path, sections: dict[str, dict[str, Table]]) -> None:
         content = json.loads(path.read_text())
         print(f"\n## {section}\n\n{machine_line(content['machine'])}")
         if content["settings"]["quick"]:
-            print("\n**A quick run, to see whether it works; its numbers mean little.**")
+            print("\n**A quick run, which only checks that it works; its numbers mean little.**")
         for name, table in tables.items():
             rows = [row for row in content["rows"] if row["table"] == name]
             if rows:

@@ -1,8 +1,8 @@
-"""Whole runs: DWF and EWF k-means against the paper's loop, and the default against no memory.
+"""Whole runs: DWF and EWF k-means compared with the paper's loop, and the default with no memory.
 
-Ours is timed as a whole, federation and final score included. The loop takes minutes for a run, but
-its rounds all take about as long: it is timed on stretches at the beginning, in the middle and at the
-end, from where our run stood, and must come to where our run came.
+Our runs are timed as a whole, including federation and final score. A run of the loop takes minutes, but
+all its rounds take about the same time. Therefore three parts of the run are timed, at the beginning, in
+the middle and at the end. Each starts from the state of our run and must reach its later state.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from fedkmeans.errors import DataError
 from fedkmeans.protocol.exchange import run
 
 N_CLIENTS, FEW, SEED = 100, 10, 0
-# Short runs, with few clients a round, are run more often.
+# Repeats of the short runs, with few clients per round.
 FEW_REPEATS = 5
 # Without memory first, then the kinds of memory.
 MEMORIES = (None, "server", "client", 0.98)
-# Rounds that are not timed: code for later rounds is compiled or loaded when they come.
+# Rounds before the timed ones, in which the code for later rounds is compiled or loaded.
 WARM_ROUNDS = 5
-# Of centroids, and of numbers between 0 and 1 in MNIST. The loop computes in the data's precision.
+# Largest difference of centroids. The loop computes in the precision of the data.
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A data set, how it is dealt out (None: it comes divided), k, and how often it is run."""
+    """A data set, its partition (None: it has clients), k, and the number of repeats."""
 
     data: str
     k: int
@@ -76,10 +76,10 @@ TABLES = {
         "Whole runs against the paper's loop",
         "300 rounds, k = 5, 20 and 64 for synthetic, MNIST and FEMNIST. Both sides read the same array in "
         "double precision (one line says float32), start from k-FED's centroids, ask the same clients, and "
-        "agree to 1e-9 (float32: 1e-3, as the loop then rounds its means). Ours: whole runs on a fresh "
-        "federation, all but start and compilation included. The loop: three stretches of the run, 15 rounds "
-        "in all (45 with ten clients a round); of two threads it uses one where that is faster. Times are a "
-        "round's. Ratios: median (least–largest) over repeats in turns.",
+        "agree to 1e-9 (float32: 1e-3, because the loop then rounds its means). Ours: whole runs on a new "
+        "federation, including everything except initialization and compilation. The loop: three parts of "
+        "the run, 15 rounds in total (45 with ten clients per round); of two threads it uses one if that is "
+        "faster. Times are per round. Ratios: median (smallest–largest) over alternating repeats.",
         (
             ("data", lambda row: row["data"] + (", float32" if row["dtype"] == "float32" else "")),
             ("weights", field("weighting")),
@@ -94,14 +94,15 @@ TABLES = {
     "memory": Table(
         "The default against no memory, and against scikit-learn",
         "MNIST-10k in double precision on 100 clients, k = 20, one local step from k-FED's centroids, 60 "
-        "rounds, all but start and compilation included. Both sides run in turns. 'Slower' compares the "
-        "least time per round with that of `memory=None` (the bar is 1.3) or, for all clients, with that of "
-        "an iteration of scikit-learn's Lloyd on the pooled rows with as many threads (the bar is 1).",
+        "rounds, including everything except initialization and compilation. Both sides alternate. 'Slower' "
+        "compares the smallest time per round with that of `memory=None` (the bar is 1.3) or, for all "
+        "clients, with that of an iteration of scikit-learn's Lloyd on the pooled rows with as many threads "
+        "(the bar is 1).",
         (
             ("clients", lambda row: str(row["clients_per_round"] or "all")),
             ("threads", field("n_threads")),
             ("memory", field("memory")),
-            ("a round", duration("ours")),
+            ("per round", duration("ours")),
             ("without memory", duration("without")),
             ("slower", field("ratio", "{:.2f}×")),
             ("scikit-learn", duration("sklearn")),
@@ -140,13 +141,13 @@ def _prepare(case: Case, settings: Settings) -> tuple[np.ndarray, np.ndarray, np
     return X, clients, run(federation, kfed)
 
 
-def stretches(n_rounds: int, length: int) -> list[int]:
-    """First rounds, counted from 0, of three stretches: at the beginning, in the middle, at the end."""
+def timed_parts(n_rounds: int, length: int) -> list[int]:
+    """First rounds, counted from 0, of three parts: at the beginning, in the middle and at the end."""
     return [0, (n_rounds - length) // 2, n_rounds - length]
 
 
 def _compare_memory(X, clients, start, n_threads, few, settings) -> Iterator[Row]:
-    """Rounds with each kind of memory beside rounds without, and beside scikit-learn's iterations."""
+    """Compare rounds with each kind of memory with rounds without it and with scikit-learn's iterations."""
     n_rounds, repeats = (6, 1) if settings.quick else (60, 5)
 
     def ours(memory, n=n_rounds):
@@ -195,7 +196,7 @@ def _compare(case, variant, X, clients, start, settings) -> Row:
     n_rounds = 9 if settings.quick else 300
     length = 1 if settings.quick else 15 if variant.clients_per_round else 5
     shards = paper_loop.shards_of(X, clients)
-    firsts = stretches(n_rounds, length)
+    firsts = timed_parts(n_rounds, length)
     marks = {*firsts, *(first + length for first in firsts)}
 
     def run_ours(n):

@@ -1,9 +1,9 @@
-"""Sparse rows against the same rows dense, and against scikit-learn's k-means on sparse rows.
+"""Sparse rows compared with the same rows as dense ones, and with scikit-learn's k-means on sparse rows.
 
-Rows are like texts: words are drawn with frequencies that fall off, each row from two topics. The first
-centroids are means of many rows: where clusters become empty, scikit-learn moves them, and we do not.
-scikit-learn's step is its inner iteration alone, its buffers made beforehand; its run is all of its
-`KMeans` from given centroids, and ours all of `fit` on one client from the same ones.
+Rows are like texts: each mixes the words of two topics, and few words of a topic are frequent. The initial
+centroids are means of many rows, so that no cluster becomes empty, which scikit-learn would move and we
+would not. scikit-learn's step is only its inner iteration, with buffers allocated before; its run is a fit
+of `KMeans` from given centroids, and ours a `fit` on one client from the same ones.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fedkmeans.kernels import find_kernel
 from fedkmeans.kernels.sparse import SparseRows
 
 N_TOPICS, K, MAX_ROUNDS = 20, 20, 20
-# Of the means, relative to the largest number, and of inertia.
+# Largest difference of the means, relative to the largest number, and of the inertia.
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many rows and columns, and which part of the numbers is not zero, roughly."""
+    """Numbers of rows and columns, and roughly the fraction of numbers that are not zero."""
 
     n: int
     m: int
@@ -56,19 +56,19 @@ _SIDES = (
 TABLES = {
     "step": Table(
         "One Lloyd step on sparse rows",
-        "Labels, sums and counts of all rows, by our sparse and our dense way and by scikit-learn's inner "
-        "iteration on the same sparse rows. Ratios: median (least–largest) over repeats in turns.",
+        "Labels, sums and counts of all rows, by our sparse and dense code and by scikit-learn's inner "
+        "iteration on the same sparse rows. Ratios: median (smallest–largest) over alternating repeats.",
         (*_SIDES, ("apart by", field("difference", "{:.0e}"))),
     ),
     "run": Table(
         "A whole run on sparse rows",
-        f"From the same centroids, {MAX_ROUNDS} rounds or steps at most. Memory: the rows, and the most that "
-        "is held beside them at a time.",
+        f"From the same centroids, at most {MAX_ROUNDS} rounds or steps. RAM: the rows, and the peak of what "
+        "is allocated in addition.",
         (
             *_SIDES,
             ("sparse rows", field("rows_mb", "{:.0f} MB")),
             ("dense rows", field("dense_mb", "{:.0f} MB")),
-            ("beside: sparse", field("ours_peak", "{:.0f} MB")),
+            ("in addition: sparse", field("ours_peak", "{:.0f} MB")),
             ("dense", field("dense_peak", "{:.0f} MB")),
             ("scikit-learn", field("sklearn_peak", "{:.0f} MB")),
             ("apart by", field("difference", "{:.0e}")),
@@ -78,14 +78,14 @@ TABLES = {
 
 
 def texts(one: Shape, seed: int = 0) -> sparse.csr_matrix:
-    """Rows with counts of words, each word with a factor of its own, of length one."""
+    """Rows of word counts, with a factor for each word, normalized to length one."""
     rng = np.random.default_rng(seed)
     topics = 1.0 / (1 + np.argsort(rng.random((N_TOPICS, one.m)), axis=1))
     topics /= topics.sum(axis=1, keepdims=True)
     factors = rng.uniform(1, 5, size=one.m)  # also so that no row is exactly between two centroids
     rows, wanted = [], int(one.density * one.m)
     for pair in rng.integers(N_TOPICS, size=(one.n, 2)):
-        # Some words occur more than once; so many draws make about as many different ones as wanted.
+        # Some words are drawn more than once; twice as many draws give about the wanted number of words.
         drawn = rng.choice(one.m, size=2 * wanted, p=topics[pair].mean(axis=0))
         words, counts = np.unique(drawn, return_counts=True)
         numbers = counts * factors[words]
@@ -141,7 +141,7 @@ def sklearn_step(X: sparse.csr_matrix, start: np.ndarray, n_threads: int) -> Cal
 
 def _run(X: sparse.csr_matrix, start: np.ndarray, n_threads: int, settings: Settings) -> Row:
     dense = X.toarray()
-    # A run ends when nothing moves any more, or after these.
+    # A run stops when no centroid moves, or after this many rounds.
     ours = FederatedKMeans(
         K, init=start, max_rounds=MAX_ROUNDS, tol=1e-12, tol_score=0, n_jobs=n_threads, kernel=settings.kernel
     )
@@ -161,7 +161,7 @@ def _run(X: sparse.csr_matrix, start: np.ndarray, n_threads: int, settings: Sett
 
 
 def peak_mb(function: Callable[[], Any]) -> float:
-    """The most memory that a call holds at a time, beside what was there before."""
+    """The peak of the memory that a call allocates."""
     tracemalloc.start()
     try:
         function()

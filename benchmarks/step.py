@@ -1,7 +1,7 @@
-"""One Lloyd step on pooled rows, labels to new sums, against scikit-learn and faiss.
+"""One Lloyd step on pooled rows, from labels to new sums, compared with scikit-learn and faiss.
 
-The strictest yardsticks there are: scikit-learn's inner iteration without what its estimator does
-around it, its buffers made beforehand; and the faster of two ways through faiss.
+The comparison is strict: scikit-learn's inner iteration without the work that its estimator does around
+it, with buffers allocated before, and the faster of two ways to use faiss.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from benchmarks.report import Row, Table, duration, field, shape, times
 from benchmarks.timing import Settings, limited, ratios, side_by_side, spread
 from fedkmeans.kernels import find_kernel
 
-# Of the means, relative to the largest number, and of the share of rows that changed clusters.
-# In single precision the others add up tens of thousands of rows in single precision.
+# Largest difference of the means, relative to the largest number, and of the counts, relative to the rows.
+# In single precision, the others add up tens of thousands of rows in single precision.
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3}
 
 TABLES = {
     "step": Table(
         "One Lloyd step",
-        "Labels, sums and counts of all rows. scikit-learn: its inner iteration alone. faiss (single "
+        "Labels, sums and counts of all rows. scikit-learn: only its inner iteration. faiss (single "
         "precision only): the faster of `Kmeans(niter=1)` and `knn` with a sparse product. Ratio to the "
-        "faster of the two: median (least–largest) over repeats in turns.",
+        "faster of the two: median (smallest–largest) over alternating repeats.",
         (
             ("rows", shape),
             ("k", field("k")),
@@ -88,18 +88,18 @@ def _compare(one: Shape, dtype: str, n_threads: int, settings: Settings) -> Row:
 
 def _apart(X: np.ndarray, one: tuple, other: tuple) -> float:
     means = float(np.abs(one[0] - other[0]).max() / np.abs(X[:1000]).max())
-    if other[1] is None:  # faiss's Kmeans does not tell its counts
+    if other[1] is None:  # faiss's Kmeans does not return counts
         return means
     return max(means, float(np.abs(one[1] - other[1]).sum() / 2 / len(X)))
 
 
 def sklearn_step(X: np.ndarray, start: np.ndarray, n_threads: int) -> Callable[[], tuple]:
-    """scikit-learn's iteration, with one BLAS thread for each of its own, as in its KMeans."""
+    """scikit-learn's iteration, with one BLAS thread for each of its threads, as in its KMeans."""
     centres = np.ascontiguousarray(start, dtype=X.dtype)
     new, shift = np.zeros_like(centres), np.zeros(len(centres), dtype=X.dtype)
     weight, counts = np.ones(len(X), dtype=X.dtype), np.zeros(len(centres), dtype=X.dtype)
     labels = np.full(len(X), -1, dtype=np.int32)
-    controller = ThreadpoolController()  # looks for libraries, which takes longer than a small step
+    controller = ThreadpoolController()  # searches for libraries, which takes longer than a small step
 
     def step():
         with controller.limit(limits=1, user_api="blas"):

@@ -1,4 +1,4 @@
-"""What every section needs: clocks, thread limits, spreads, and what machine this is."""
+"""Timing, thread limits, spreads and a description of the machine, for all sections."""
 
 from __future__ import annotations
 
@@ -17,53 +17,51 @@ import faiss
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-# Threads of OpenMP look out for more work before they go to sleep: hundreds of thousands of times, or for
-# some tens of milliseconds.
-_AWAKE_S = 0.1
+# OpenMP threads spin for up to some tens of milliseconds before they sleep.
+_SPINNING_S = 0.1
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "faiss-cpu", "fedkmeans")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says: a smoke test or the real thing, and with which of our kernels."""
+    """Options of the command line: whether it is only a quick check, and our kernel."""
 
     quick: bool = False
     kernel: str = "numba"
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a call takes, and what it returns."""
+    """Return the seconds that a call takes, and its result."""
     start = time.perf_counter()
     result = function()
     return time.perf_counter() - start, result
 
 
 def side_by_side(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Time the sides in turns, so that a machine that slows down slows all of them down.
+    """Time the sides alternately, so that a change of the machine's load affects all of them.
 
-    Before each timed call there are some that are not: one may compile, or load a library, and threads
-    of the side before stay awake for a while and take the core from whoever comes next. What is timed is
-    a call among others of its kind.
+    Each timed call follows calls of the same function that are not timed. The first call may compile code
+    or load a library, and threads of the side before it spin for a while and occupy a core.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, function in sides.items():
-            quiet = time.perf_counter() + _AWAKE_S
+            until = time.perf_counter() + _SPINNING_S
             function()
-            while time.perf_counter() < quiet:
+            while time.perf_counter() < until:
                 function()
             taken[name].append(seconds(function)[0])
     return taken
 
 
 def faster_threads(n_threads: int, work: Callable[[int], Any]) -> int:
-    """How many of its threads the other side should use: on small clients, a second one may only cost."""
+    """Return the number of threads with which the other side is fastest; on small clients it may be one."""
     taken = side_by_side({str(n): partial(work, n) for n in range(1, n_threads + 1)}, 2)
     return int(min(taken, key=lambda n: min(taken[n])))
 
 
 def fastest(function: Callable[[], Any], repeats: int) -> float:
-    """The least seconds of a call: what the machine can do when nothing comes between."""
+    """The smallest time of a call, in seconds."""
     return min(side_by_side({"it": function}, repeats)["it"])
 
 
@@ -76,13 +74,13 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def ratios(theirs: list[float], ours: list[float]) -> dict[str, float]:
-    """How many times faster we are, from pairs that were timed one after the other."""
+    """How many times faster ours is, from pairs that were timed one after the other."""
     return spread([one / other for one, other in zip(theirs, ours, strict=True)])
 
 
 @contextmanager
 def limited(n_threads: int) -> Iterator[None]:
-    """Let BLAS and OpenMP of every library here have that many threads and no more."""
+    """Limit BLAS and OpenMP of every library to this number of threads."""
     before = faiss.omp_get_max_threads()
     with threadpool_limits(n_threads):
         faiss.omp_set_num_threads(n_threads)
@@ -93,7 +91,7 @@ def limited(n_threads: int) -> Iterator[None]:
 
 
 def machine() -> dict[str, Any]:
-    """Where this is measured; the load says whether the machine had other things to do."""
+    """Describe the machine; its load shows whether other programs were running."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

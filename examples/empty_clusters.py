@@ -17,6 +17,7 @@ Run it with ``python examples/empty_clusters.py [folder]``; it saves ``empty_clu
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,24 @@ import numpy as np
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.metrics import score_per_sample
 from fedkmeans.protocol.messages import LocalUpdate
-from fedkmeans.study.plots import Scene, plot_scene, save_figure
+from fedkmeans.study.plots import FAINT, INK, PALETTE, dots, legend, panels, save_figure
 
 MAX_LOCAL = 5
 RULES = {"relocate": "relocating", "keep": "keeping"}
 WEIGHTS = {"equal": "equal weights", "dynamic": "dynamic weights"}
+DIAMOND = {"s": 62, "marker": "D", "linewidths": 1.6}
+
+
+@dataclass
+class Scene:
+    """One round: the rows, the global centroids before and after it, and the replies of the clients."""
+
+    title: str
+    X: np.ndarray
+    clients: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    replies: dict
 
 
 def make_data(seed=3):
@@ -64,9 +78,38 @@ def one_round(X, clients, start, empty_clusters, weighting):
         clients=clients,
         before=start,
         after=model.cluster_centers_,
-        local={name: reply.centroids for name, reply in replies.items()},
-        weights={name: reply.weights for name, reply in replies.items()},
+        replies=replies,
     )
+
+
+def draw(scenes):
+    """Draw a map of each scene: rows, local centroids, and how the global centroids moved."""
+    fig, axes = panels(scenes[0].X, [scene.title for scene in scenes], n_columns=2)
+    for ax, scene in zip(axes, scenes, strict=True):
+        for colour, client in zip(PALETTE, "ABC", strict=False):
+            draw_client(ax, client, scene.X[scene.clients == client], scene.replies.get(client), colour)
+        for before, after in zip(scene.before, scene.after, strict=True):
+            arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.4, "shrinkA": 4, "shrinkB": 5}
+            ax.annotate("", xy=tuple(after), xytext=tuple(before), arrowprops=arrow, zorder=5)
+        circle = {"s": 46, "c": "white", "edgecolors": INK, "linewidths": 1.4}
+        dots(ax, scene.before, zorder=6, label="global, before", **circle)
+        star = {"s": 190, "marker": "*", "edgecolors": "white", "linewidths": 0.6}
+        dots(ax, scene.after, c=INK, zorder=7, label="global, after", **star)
+        # Only for the legend: the hollow diamonds of all clients.
+        dots(ax, np.empty((0, 2)), c="white", edgecolors=INK, label="sent with weight 0", **DIAMOND)
+    legend(fig, axes[0], n_columns=4)
+    return fig
+
+
+def draw_client(ax, client, rows, reply, colour):
+    if reply is None:
+        dots(ax, rows, s=16, c="none", edgecolors=FAINT, linewidths=1, label=f"client {client}: absent")
+        return
+    dots(ax, rows, s=12, c=colour, alpha=0.35, linewidths=0, label=f"client {client}: rows")
+    style = DIAMOND | {"edgecolors": colour, "zorder": 4}
+    counts = reply.weights > 0
+    dots(ax, reply.centroids[counts], c=colour, label=f"client {client}: centroids sent", **style)
+    dots(ax, reply.centroids[~counts], c="white", **style)
 
 
 def main(folder="."):
@@ -76,7 +119,7 @@ def main(folder="."):
     for scene in scenes:
         moved = np.linalg.norm(scene.after[2] - scene.before[2])
         print(scene.title.replace("\n", ", "), f"-> C's centroid moved by {moved:.2f}")
-    return save_figure(plot_scene(*scenes), Path(folder) / "empty_clusters.png", dpi=120)
+    return save_figure(draw(scenes), Path(folder) / "empty_clusters.png", dpi=120)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Example counts are fixed and runs reproducible: a failure in CI is the same failure here.
+# The numbers of examples are fixed and runs are reproducible, so that a failure in CI can be repeated.
 settings.register_profile(
     "fedkmeans", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -20,7 +20,7 @@ settings.load_profile("fedkmeans")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with federations of real processes: they take minutes, and would else end last."""
+    """Run federations of real processes first: they take minutes and would otherwise end last."""
 
     def is_federation(item: pytest.Item) -> bool:
         return item.get_closest_marker("faults") is not None or item.path.match("flower/test_service_user.py")
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of real data, or a skip that says how to get it."""
+    """The folder of real data; the test is skipped with a reason if there is none."""
     folder = os.environ.get("FEDKMEANS_DATA")
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs real data: set FEDKMEANS_DATA to a folder with mnist/, femnist/, …")

@@ -1,4 +1,4 @@
-"""A federation that behaves as networks and machines do."""
+"""A federation that loses replies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fedkmeans.protocol.exchange import add_up
 
 
 class Lossy:
-    """Lets sites answer, and then loses some replies; may make sites forget or leave before a round.
+    """Lets sites answer and then loses some replies; sites may lose their state or leave before a round.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Lossy:
         lost = self.lose(self.exchange)
         self.exchange += 1
         self.queries.append(query)
-        # The site has done its work and changed its mind before the reply is lost.
+        # The site has computed its reply and changed its state before the reply is lost.
         return {name: reply for name, reply in self.inner.ask(query, clients).items() if name not in lost}
 
     def total(self, query, clients):

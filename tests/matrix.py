@@ -23,7 +23,7 @@ FAST = "not paper and not faults and not browser and not slow"
 
 
 def supported():
-    """The versions of Python that pyproject.toml names, the lowest first."""
+    """The versions of Python that pyproject.toml lists, the lowest first."""
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     return re.findall(r":: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
 
@@ -33,7 +33,7 @@ def find(version):
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     of_pyenv = sorted(pyenv.glob(f"{version}.*/bin/python"), key=lambda path: _numbers(path.parts[-3]))
     for candidate in (shutil.which(f"python{version}"), *reversed(of_pyenv), sys.executable):
-        # One on the path may be pyenv's word that it has such a version, but not chosen it.
+        # One on the path may be a placeholder of pyenv for a version that is not activated.
         if candidate and version_of(candidate) == version:
             return candidate
     return None
@@ -59,7 +59,7 @@ def run(name, python, fast, *, resolution="highest", **variables):
         subprocess.run([uv, "venv", "--quiet", "--python", python, environment], check=True)
     install = [uv, "pip", "install", "--quiet", "--python", inside, "--upgrade", "--resolution", resolution]
     subprocess.run([*install, "--editable", f"{ROOT}[test]"], check=True)
-    # Else environments with the same Python would drive each other's compiled code out.
+    # Otherwise environments with the same Python would replace each other's compiled code.
     variables["NUMBA_CACHE_DIR"] = str(environment / "numba")
     workers = ["-n", os.environ.get("WORKERS", "2"), "--dist", "loadfile", "--no-loadscope-reorder"]
     tests = [inside, "-m", "pytest", "-q", "-m", FAST if fast else ALL, *workers]

@@ -13,10 +13,10 @@ import pytest
 
 import fedkmeans
 
-# Listed on no machine, as the users of containers are.
+# Not listed on the machine, like the users of containers.
 NUMBER = 54321
-# Tests as root become that user. Of root's powers one is left, to read everything: Python itself may be
-# installed where only root can look.
+# Tests that run as root switch to this user. They keep one capability of root, to read all files, because
+# Python may be installed where only root can read.
 _BECOME = (
     "setpriv",
     *(f"--{what}={NUMBER}" for what in ("reuid", "regid")),
@@ -27,15 +27,15 @@ _BECOME = (
 
 @contextmanager
 def service_user():
-    """Such a user, with folders that are gone afterwards; a skip where nobody else can be tried."""
-    # Not pytest's folder, into which nobody else may look.
+    """Such a user, with temporary folders; the test is skipped if no other user is possible."""
+    # Not pytest's folder, which other users cannot read.
     with TemporaryDirectory(prefix="service-") as folder:
         Path(folder).chmod(0o755)
         yield ServiceUser(Path(folder))
 
 
 class ServiceUser:
-    """Runs Python as such a user, in a folder of its own."""
+    """Runs Python as such a user, in its own folder."""
 
     def __init__(self, folder):
         self.home, self.temporary, installed = (folder / name for name in ("work", "tmp", "installed"))
@@ -56,7 +56,7 @@ class ServiceUser:
             "PATH": os.environ["PATH"],
             "TMPDIR": str(self.temporary),
             "PYTHONPATH": str(installed),
-            # A user of this machine who runs the tests does have a home: one that cannot be written.
+            # A user of this machine who runs the tests has a home; here one that is not writable.
             **({} if self.become else {"HOME": str(installed)}),
         }
         tried = self.run("-c", "import fedkmeans, os; print(os.access(fedkmeans.__path__[0], os.W_OK))")

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for federations that are awkward on purpose."""
+"""Hypothesis strategies for federations with edge cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be checked of units, containers and proxies without running them; pages that need a server."""
+"""Static checks of units, containers and proxies, and of pages that need a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS = ("fedkmeans-server.service", "fedkmeans-site@.service")
 
 
 def check_command(words):
-    """Raise unless the words after `fedkmeans` are a command with options that it has; nothing is run."""
+    """Raise unless the words after `fedkmeans` are a valid command with valid options; nothing is run."""
     command, context = typer.main.get_command(app), None
     name, rest = "fedkmeans", list(words)
     while hasattr(command, "commands"):
@@ -32,7 +32,7 @@ def check_command(words):
     assert context.params
 
 
-def test_the_check_finds_what_is_wrong():
+def test_the_check_finds_errors():
     check_command(["federation", "serve", "hospitals", "--listen", "127.0.0.1"])
     with pytest.raises(Exception, match="--nonsense"):
         check_command(["federation", "serve", "hospitals", "--nonsense"])
@@ -75,7 +75,7 @@ def test_services_run_commands_that_exist(compose):
         check_command(service["command"])
 
 
-def test_services_are_built_from_files_that_are_there(compose):
+def test_services_are_built_from_files_that_exist(compose):
     for service in compose["services"].values():
         context = (EXAMPLES / service["build"]["context"]).resolve()
         assert context == ROOT
@@ -101,7 +101,7 @@ def test_services_cannot_do_more_than_they_need(compose):
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_the_image_is_made_of_files_that_are_there():
+def test_the_image_is_built_from_files_that_exist():
     dockerfile = (EXAMPLES / "Dockerfile").read_text(encoding="utf-8")
     copied = [source for line in re.findall(r"^COPY (.+)$", dockerfile, re.M) for source in line.split()[:-1]]
     assert copied
@@ -143,16 +143,16 @@ def test_units_may_write_where_their_commands_do(name):
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_units_know_how_a_command_ends_when_it_is_told_to(name):
+def test_units_accept_the_exit_status_of_a_stopped_command(name):
     service = unit(name)["Service"]
     assert service["SuccessExitStatus"] == "143"
-    assert service["KillMode"] == "mixed"  # the command itself ends what it started
+    assert service["KillMode"] == "mixed"  # the command itself stops the processes that it started
 
 
 # --- Flower and nginx --------------------------------------------------------------------------
 
 
-def test_nginx_passes_what_the_gate_passes():
+def test_nginx_forwards_the_same_paths_as_the_gate():
     gate = pytest.importorskip("fedkmeans.flower.deploy.gate", reason="needs the extra flower")
     text = (EXAMPLES / "nginx.conf").read_text(encoding="utf-8")
     (prefix, steps), *others = re.findall(r"location ~ \^(\S+?)\(([^)]+)\)\$ {", text)
@@ -163,7 +163,7 @@ def test_nginx_passes_what_the_gate_passes():
     assert int(size) * 2**20 == gate.MAX_BODY
 
 
-def test_nginx_listens_where_sites_come_and_passes_on_to_the_gate():
+def test_nginx_listens_on_the_port_for_sites_and_forwards_to_the_gate():
     text = (EXAMPLES / "nginx.conf").read_text(encoding="utf-8")
     new = typer.main.get_command(app).commands["federation"].commands["new"]
     defaults = {option.name: option.default for option in new.params}
@@ -194,11 +194,10 @@ def test_the_how_to_starts_flowers_programs_as_we_do(name, folder):
 
 def test_the_how_to_starts_a_supernode_as_we_do():
     services = pytest.importorskip("fedkmeans.flower.deploy.services", reason="needs the extra flower")
-    place = Path("city")
-    program = services.supernode(
-        "localhost:9443", place / "authority.crt", place / "key", Path("/ABSOLUTE/PATH/city"), place, 9445
-    )
-    ours = [Path(program.command[0]).name, *program.command[1:]]
+    program = services.supernode("localhost:9443", Path("/ABSOLUTE/PATH/city"), 9445)
+    # Only the configuration of the node needs an absolute path.
+    options = [word.removeprefix("/ABSOLUTE/PATH/") for word in program.command[1:]]
+    ours = [Path(program.command[0]).name, *options]
     text = (ROOT / "docs/how-to/federation.md").read_text(encoding="utf-8")
     shown = [shlex.split(code) for code in re.findall(r"`(flower-supernode [^`]+)`", text)]
     assert ours in shown
@@ -218,7 +217,7 @@ def test_the_how_to_configures_flower_as_we_do(folder):
     from fedkmeans.flower.deploy import services
 
     services.configure(folder)
-    ours = (folder.flower_home / "config.toml").read_text(encoding="utf-8")
+    ours = (folder / "state/flower/config.toml").read_text(encoding="utf-8")
     ours = ours.replace(str(folder.path.resolve()), "/ABSOLUTE/PATH/hospitals")
     assert tomllib.loads(ours) in [
         tomllib.loads(code) for code in fenced("docs/how-to/federation.md", "toml")

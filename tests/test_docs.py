@@ -1,4 +1,4 @@
-"""What the documents tell a newcomer to type works, in the order it is told."""
+"""Commands and snippets in the documents work, in their order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WIDTH = 100
-# What may be wider: tables, HTML, and lines that hold nothing but one link.
+# Lines that may be longer: tables, HTML, and lines with only one link.
 WIDE = re.compile(r"\s*([|<]|[-*:]?\s*!?\[[^\]]*\]\([^)]*\)\W*$|[-*:]?\s*<?https?:\S+$)")
 
 
@@ -48,12 +48,12 @@ def test_python_snippets_run(page, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/few-clients.md", "docs/how-to/empty-clusters.md"])
-def test_fragments_make_models_that_fit(page):
+def test_fragments_are_estimators_that_can_be_fitted(page):
     from fedkmeans import FederatedKMeans
 
     made = []
     for code in blocks(page, "python"):
-        if not code.startswith("--8<--"):  # an example, which has tests of its own
+        if not code.startswith("--8<--"):  # an example, which has its own tests
             made += [eval(line, {"FederatedKMeans": FederatedKMeans}) for line in code.splitlines() if line]
     assert made
     X = np.random.default_rng(0).normal(size=(400, 2))
@@ -61,7 +61,7 @@ def test_fragments_make_models_that_fit(page):
         model.set_params(max_rounds=2, random_state=0).fit(X, clients=np.arange(400) % 20)
 
 
-def test_what_few_clients_a_round_says_of_rounds():
+def test_numbers_of_rounds_in_few_clients():
     from fedkmeans import FederatedKMeans
     from fedkmeans.data import load_synthetic, partition
 
@@ -79,7 +79,7 @@ def test_what_few_clients_a_round_says_of_rounds():
         assert model.score_per_sample_ < 0.07445
 
 
-def test_few_clients_a_round_on_the_command_line(tmp_path):
+def test_commands_in_few_clients(tmp_path):
     run("fedkmeans partition --dataset digits --how iid --n-clients 12 --out clients", tmp_path)
     from fedkmeans.model import Model
 
@@ -107,7 +107,7 @@ def test_the_tutorial_from_beginning_to_end(tmp_path, monkeypatch):
     np.testing.assert_array_equal(saved.centroids, names["model"].cluster_centers_)
 
 
-def test_the_readmes_commands_on_the_hospital_files(tmp_path, real_data):
+def test_commands_of_the_readme_on_the_hospital_files(tmp_path, real_data):
     for hospital in ("cleveland", "hungarian", "switzerland", "va"):
         source = real_data / "heart-disease" / f"processed.{hospital}.data"
         (tmp_path / f"{hospital}.csv").write_bytes(source.read_bytes())
@@ -125,7 +125,7 @@ def test_links_and_pictures_between_documents_exist():
 
 
 def prose(text):
-    """Lines of text with their numbers, without code and without what may be wide."""
+    """Lines of text with their numbers, without code and lines that may be longer."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         fenced ^= line.lstrip().startswith("```")
@@ -133,7 +133,7 @@ def prose(text):
             yield number, line
 
 
-def test_prose_is_told_from_the_rest():
+def test_prose_leaves_out_code_and_tables():
     long = "word " * 30
     wide = [f"| {long} |", f"<p>{long}", f"- [{long}](page.md).", f"https://{'a' * 100}"]
     text = "\n".join(["# Title", long, "```", long, "```", *wide])

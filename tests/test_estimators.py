@@ -43,7 +43,7 @@ def test_finds_clear_groups_as_kmeans_does(blobs, estimator):
 
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_frames_carry_their_names(blobs, estimator, make_frame):
+def test_column_names_of_frames_are_used(blobs, estimator, make_frame):
     X, clients = blobs
     names = ["age", "pulse", "weight", "height"]
     frame = make_frame(dict(zip(names, X.T, strict=True)))
@@ -143,7 +143,7 @@ def test_missing_and_infinite_values_name_client_column_and_row(blobs, value):
         FederatedKMeans(3).fit(frame, clients=clients)
 
 
-def test_sites_that_do_not_fit_together_are_named():
+def test_errors_name_sites_with_different_columns():
     a, b = np.ones((4, 2)), np.ones((4, 3))
     with pytest.raises(DataError, match=r"Client 'b' has 3 columns, client 'a' has 2"):
         KFed(2).fit_federation(InProcess([Site("a", a), Site("b", b)]))
@@ -199,7 +199,7 @@ def test_client_ids_of_any_kind(blobs, ids):
     assert (model.history_.participants == 5).all()
 
 
-def test_refitting_without_names_forgets_the_old_ones(blobs):
+def test_refitting_without_names_removes_the_old_ones(blobs):
     X, _ = blobs
     model = KFed(2, random_state=0)
     model.fit_federation(InProcess([Site("a", X[:, :2], feature_names=("p", "q"))]))
@@ -209,7 +209,7 @@ def test_refitting_without_names_forgets_the_old_ones(blobs):
     assert model.n_features_in_ == 4
 
 
-def test_constant_columns_are_no_trouble(blobs):
+def test_constant_columns_are_allowed(blobs):
     X, clients = blobs
     padded = np.column_stack([X, np.full(240, 7.0)])
     model = FederatedKMeans(3, random_state=0).fit(padded, clients=clients)
@@ -217,7 +217,7 @@ def test_constant_columns_are_no_trouble(blobs):
     assert model.score_per_sample_ < 1.2
 
 
-def test_interruption_keeps_what_is_finished(blobs):
+def test_an_interrupted_fit_keeps_the_best_centroids(blobs):
     X, clients = blobs
 
     def stop(state, info):
@@ -261,7 +261,7 @@ def test_sites_take_frames_and_their_names(blobs, make_frame):
         ({"feature_names": ("a", "b")}, "2 column names for 1 columns"),
     ],
 )
-def test_sites_check_what_they_are_given(arguments, message):
+def test_sites_check_their_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         Site(**{"name": "a", "X": [[1.0], [2.0]], **arguments})
 
@@ -288,12 +288,12 @@ def test_missing_client_ids_are_refused(ids):
         FederatedKMeans(2).fit(np.ones((60, 1)), clients=np.array(ids * 30, dtype=object))
 
 
-def test_ids_that_read_alike_are_refused():
+def test_ids_with_the_same_text_are_refused():
     with pytest.raises(DataError, match="two different ids read '1'"):
         FederatedKMeans(2).fit(np.ones((4, 1)), clients=np.array([1, "1", 1, "1"], dtype=object))
 
 
-def test_a_failed_refit_leaves_the_old_fit(blobs):
+def test_a_failed_refit_does_not_change_the_old_fit(blobs):
     X, clients = blobs
     model = FederatedKMeans(3, max_rounds=2, random_state=0).fit(X, clients=clients)
     expected = model.predict(X)
@@ -302,21 +302,21 @@ def test_a_failed_refit_leaves_the_old_fit(blobs):
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def test_fitting_a_federation_forgets_the_labels_of_an_earlier_fit(blobs):
+def test_fitting_a_federation_removes_the_labels_of_an_earlier_fit(blobs):
     X, _ = blobs
     model = FederatedKMeans(3, max_rounds=2, random_state=0).fit(X)
     model.fit_federation(InProcess.from_arrays(X[:30]))
     assert not hasattr(model, "labels_")
 
 
-def test_observers_and_rules_cannot_steer(blobs):
+def test_observers_and_weightings_cannot_change_the_run(blobs):
     X, clients = blobs
 
-    def meddle(state, info):
+    def change(state, info):
         state.centroids[:] = 0
 
     with pytest.raises(ValueError, match="read-only"):
-        FederatedKMeans(3).fit_federation(InProcess.from_arrays(X, clients), on_round=meddle)
+        FederatedKMeans(3).fit_federation(InProcess.from_arrays(X, clients), on_round=change)
 
     def rule(local):
         local.counts[:] = 1
@@ -325,7 +325,7 @@ def test_observers_and_rules_cannot_steer(blobs):
     with pytest.raises(ValueError, match="read-only"):
         FederatedKMeans(3, weighting=rule).fit(X, clients=clients)
     model = FederatedKMeans(3, max_rounds=1).fit(X)
-    model.cluster_centers_[0] = 0  # the result is the caller's own
+    model.cluster_centers_[0] = 0  # the caller may change the result
 
 
 def test_other_clients_take_part_in_other_rounds(blobs):
@@ -347,7 +347,7 @@ def test_restarts_are_compared_per_sample_not_per_client():
     federation = InProcess([Site("large", large), Site("small", small)])
     per_sample, per_client = np.array([[5.5], [100.0], [140.0]]), np.array([[0.5], [10.5], [120.0]])
     scores = [run(federation, request_score(c, federation.clients)) for c in (per_sample, per_client)]
-    assert scores[0].per_client < scores[1].per_client  # each is better by its own
+    assert scores[0].per_client < scores[1].per_client  # each score prefers another one
     assert scores[1].per_sample < scores[0].per_sample
     starts = iter([per_sample, per_client])
 

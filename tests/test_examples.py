@@ -1,4 +1,4 @@
-"""Every example runs as its reader would run it, in an empty folder, and shows what it says."""
+"""Every example runs in an empty folder and prints the expected results."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ def run(name: str, folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments],
         cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},  # threads of tests that run side by side would spin
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # threads of parallel tests would spin
         capture_output=True,
         text=True,
         check=False,
@@ -32,7 +32,7 @@ def run(name: str, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_no_example_is_forgotten_here():
+def test_every_example_has_a_test():
     source = Path(__file__).read_text(encoding="utf-8")
     assert all(f'"{path.name}"' in source for path in EXAMPLES.glob("*.py"))
 
@@ -44,7 +44,7 @@ def test_quickstart_finds_the_five_blobs(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_few_clients_come_to_the_score_of_those_who_stayed(tmp_path):
+def test_few_clients_reach_the_score_of_the_remaining_clients(tmp_path):
     output = run("few_clients.py", tmp_path)
     assert "stopped by 'tol', score 0.0746" in output  # 0.07459 pooled, without client 7
     rounds = re.findall(r"^\d+ +(\d+) +10 +(\d+) +(0\.07\d+) +(\d+) +(\d+)$", output, flags=re.MULTILINE)
@@ -52,7 +52,7 @@ def test_few_clients_come_to_the_score_of_those_who_stayed(tmp_path):
     assert any(int(participants) < 10 for _, participants, *_ in rounds)
 
 
-def test_remembering_keeps_the_centroid_where_pooled_k_means_has_it(tmp_path):
+def test_memory_keeps_the_centroid_of_pooled_k_means(tmp_path):
     output = run("remembering.py", tmp_path, str(tmp_path))
     pooled, one_round, remembered = (
         float(place) for place in re.findall(r" (-?[\d.]+)$", output, re.MULTILINE)
@@ -62,7 +62,7 @@ def test_remembering_keeps_the_centroid_where_pooled_k_means_has_it(tmp_path):
     assert Image.open(tmp_path / "remembering.png").width > 800
 
 
-def test_own_weighting_lies_between_the_two_of_the_paper(tmp_path):
+def test_own_weighting_is_between_the_two_of_the_paper(tmp_path):
     scores = dict(re.findall(r"(\w+) +score ([\d.]+)", run("own_weighting.py", tmp_path)))
     assert list(scores) == ["dynamic", "capped", "equal"]
     assert sorted(scores.values()) == list(scores.values())
@@ -81,7 +81,7 @@ def test_four_files_finds_the_kinds_of_patients(tmp_path):
     assert "age_years  systolic_mmhg  stay_days" in output
 
 
-def test_partitions_show_that_unlike_clients_hurt_ewf(tmp_path):
+def test_ewf_is_worse_with_unlike_clients(tmp_path):
     run("partitions.py", tmp_path)
     table = pd.read_csv(tmp_path / "partitions.csv", index_col="way")
     behind = table["ewf"] / table["dwf"]
@@ -126,13 +126,13 @@ def test_empty_clusters_draws_what_the_round_did(tmp_path):
     assert Image.open(tmp_path / "empty_clusters.png").height > 800
 
 
-def test_relocation_drags_the_absent_clients_centroid_away(scenes):
+def test_relocation_moves_the_centroid_of_the_absent_client(scenes):
     for weights in ("equal", "dynamic"):
         assert moved(scenes["relocate", weights])[2] > 3
         assert moved(scenes["keep", weights])[2] == 0
 
 
-def test_dynamic_weights_protect_the_centroids_of_those_who_are_there(scenes):
+def test_dynamic_weights_keep_the_centroids_of_present_clients(scenes):
     for number, client in enumerate("AB"):
         dragged, safe = (
             np.linalg.norm(

@@ -1,4 +1,4 @@
-"""Which Pythons the tests are run with (`make test-pythons`)."""
+"""The versions of Python for `make test-pythons`."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ def test_the_lowest_python_is_the_one_that_is_required():
     )
 
 
-def test_the_readme_names_all_of_them():
+def test_the_readme_lists_all_versions():
     readme = (matrix.ROOT / "README.md").read_text(encoding="utf-8")
     named = re.search(r"with Python ([^`]*) and `make`", readme)[1]
     assert re.findall(r"3\.\d+", named) == matrix.supported()
@@ -26,11 +26,11 @@ def test_this_python_is_found():
     assert matrix.version_of(matrix.find(version)) == version
 
 
-def test_what_is_not_there_is_not_found():
+def test_an_absent_python_is_not_found():
     assert matrix.find("3.99") is None
 
 
-def test_one_that_only_says_it_is_there_is_passed_over(tmp_path, monkeypatch):
+def test_a_python_that_does_not_work_is_skipped(tmp_path, monkeypatch):
     shim = tmp_path / "python3.99"
     shim.write_text("#!/bin/sh\necho 'pyenv: python3.99: command not found' >&2\nexit 127\n")
     shim.chmod(0o755)

@@ -12,7 +12,7 @@ def test_score_per_sample():
 
 def test_accuracy_maps_each_cluster_to_its_majority():
     assert accuracy(["a", "a", "b", "b"], [0, 0, 0, 1]) == 0.75
-    assert accuracy([1, 1, 1], [0, 1, 2]) == 1.0  # several clusters may stand for one label
+    assert accuracy([1, 1, 1], [0, 1, 2]) == 1.0  # several clusters may have one label
     with pytest.raises(DataError, match="2 predicted labels for 3 true ones"):
         accuracy([1, 2, 3], [1, 2])
     with pytest.raises(DataError, match="at least one"):

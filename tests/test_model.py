@@ -1,4 +1,4 @@
-"""Models survive a round trip, and nothing malformed is ever taken for one."""
+"""Saving and loading of models, and malformed files, which are refused."""
 
 import json
 
@@ -43,7 +43,7 @@ def path(request, tmp_path):
     return tmp_path / request.param
 
 
-def test_a_saved_model_comes_back_whole(model, path):
+def test_a_loaded_model_equals_the_saved_one(model, path):
     model.save(path)
     back = Model.load(path)
     assert back.centroids.tobytes() == model.centroids.tobytes()
@@ -52,7 +52,7 @@ def test_a_saved_model_comes_back_whole(model, path):
     assert is_model(path)
 
 
-def test_the_card_says_where_the_model_comes_from(model):
+def test_the_card_describes_the_fit(model):
     card = model.card
     assert card["algorithm"] == "dwf"
     assert card["seed"] == 1
@@ -68,7 +68,7 @@ def test_the_card_says_where_the_model_comes_from(model):
 
 
 @pytest.mark.parametrize("memory", ["server", "client", 0.9])
-def test_what_the_server_knew_and_sent_is_kept(path, memory):
+def test_estimates_and_bytes_are_saved(path, memory):
     estimator = fitted(FederatedKMeans(3, memory=memory, clients_per_round=1, random_state=0))
     model_of(estimator, "last-word").save(path)
     card = Model.load(path).card
@@ -79,12 +79,12 @@ def test_what_the_server_knew_and_sent_is_kept(path, memory):
     assert all(type(n) is int and n > 0 for n in card["history"]["bytes_sent"])
 
 
-def test_without_memory_the_server_knew_no_score(model, path):
+def test_without_memory_there_are_no_estimates(model, path):
     model.save(path)
     assert set(Model.load(path).card["history"]["estimate"]) == {None}
 
 
-def test_models_from_before_bytes_were_counted_can_still_be_read(model, path):
+def test_older_models_without_bytes_can_be_read(model, path):
     old = {"restart", "round", "movement", "participants", "asked", "score", "score_per_client"}
     history = {name: column for name, column in model.card["history"].items() if name in old}
     parameters = {
@@ -133,7 +133,7 @@ def test_pooled_k_means_has_no_rounds(path):
     assert (back.predict(X) == estimator.predict(X)).all()
 
 
-def test_parameters_that_json_does_not_know():
+def test_parameters_that_json_cannot_represent():
     def my_rule(summary):
         return summary.counts
 
@@ -154,7 +154,7 @@ def test_predictions_are_the_estimators():
     assert np.allclose(model.distances(X), estimator.transform(X))
 
 
-def test_data_that_does_not_fit_is_named(model):
+def test_errors_name_the_columns_that_do_not_match(model):
     with pytest.raises(ModelError, match=r"lacks column\(s\) 'weight'.*has 'mass'"):
         model.check_columns(["height", "mass", NAMES[2]])
     assert model.check_columns([*NAMES, "other"]) == ("other",)
@@ -197,7 +197,7 @@ def test_nothing_else_is_replaced(model, tmp_path):
     assert file.read_text() == "mine"
 
 
-def test_a_place_that_cannot_be_written_is_told_before(model, tmp_path):
+def test_a_destination_that_cannot_be_written_is_refused(model, tmp_path):
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "model", tmp_path / "absent" / "model"):
         with pytest.raises(ModelError, match="existing folder that you may write to"):
@@ -309,10 +309,10 @@ def test_malformed_models_are_refused_in_one_line(model, tmp_path, damage):
         ("no card", "card.json is missing;"),
     ],
 )
-def test_what_is_wrong_is_said_once_and_by_name(model, tmp_path, damage, words):
+def test_messages_name_the_fault_once(model, tmp_path, damage, words):
     model.save(tmp_path / "m")
     MALFORMED[damage](tmp_path / "m")
-    assert is_model(tmp_path / "m")  # it calls itself one, so its fault is told
+    assert is_model(tmp_path / "m")  # a damaged model is still recognized as one
     with pytest.raises(ModelError) as caught:
         Model.load(tmp_path / "m")
     assert words in str(caught.value)
@@ -326,7 +326,7 @@ def test_a_newer_model_asks_for_an_upgrade(model, tmp_path):
         Model.load(tmp_path / "m")
 
 
-def test_a_model_that_is_not_there(tmp_path):
+def test_an_absent_model(tmp_path):
     with pytest.raises(ModelError, match="does not exist"):
         Model.load(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -340,7 +340,7 @@ def test_a_data_file_is_no_model(tmp_path):
         Model.load(tmp_path / "x.csv")
 
 
-def test_any_file_of_tensors_is_not_a_model(tmp_path):
+def test_other_tensors_are_no_model(tmp_path):
     save_file({"centroids": np.zeros((2, 2))}, tmp_path / "x.safetensors")
     with pytest.raises(ModelError, match="no card"):
         Model.load(tmp_path / "x.safetensors")
@@ -351,7 +351,7 @@ def test_any_file_of_tensors_is_not_a_model(tmp_path):
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_or_harmless(model, tmp_path, cut, flips):
-    """Whatever happens to the bytes: a ModelError, or a model whose parts fit together."""
+    """Any change of the bytes leads to a ModelError or a consistent model."""
     path = tmp_path / "m.safetensors"
     path.unlink(missing_ok=True)
     model.save(path)
@@ -375,7 +375,7 @@ def test_a_history_too_long_for_one_file_is_left_out_with_a_warning(model, tmp_p
     assert Model.load(tmp_path / "m.safetensors").card["history"] == {}
 
 
-def test_no_model_is_made_that_could_not_be_read_again():
+def test_an_estimator_whose_model_could_not_be_read_is_refused():
     estimator = fitted()
     estimator.feature_names_in_ = np.array(["only one"], dtype=object)
     with pytest.raises(ModelError, match="name 3 different columns"):

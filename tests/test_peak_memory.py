@@ -1,4 +1,4 @@
-"""Fitting copies the data at most once and never turns it into double precision as a whole."""
+"""Fitting copies the data at most once and never converts all of it to double precision."""
 
 import tracemalloc
 
@@ -10,7 +10,7 @@ import pytest
 from fedkmeans import FKM, FederatedKMeans, KFed
 
 N_ROWS, N_COLUMNS = 10_000, 256
-# The fast kernel may remember something about the rows; tests/kernels/test_kernels.py bounds how much.
+# The compiled kernel may cache data about the rows; tests/kernels/test_kernels.py limits its size.
 ESTIMATORS = [
     FederatedKMeans(3, max_rounds=2, kernel="numpy"),
     KFed(3, max_iter=3, kernel="numpy"),
@@ -42,16 +42,16 @@ def test_peak_memory(estimator, dtype, layout):
         "rows are mixed": rng.permutation(np.repeat(np.arange(20), N_ROWS // 20)),
     }[layout]
     copies = 1 if layout == "rows are mixed" else 0
-    # Beside the copy: labels, a few numbers per row, and blocks of a fixed size.
+    # In addition to the copy: labels, a few numbers per row, and blocks of a fixed size.
     allowed = copies * X.nbytes + 120 * N_ROWS + 8e6
     in_double = 8 * X.size
-    assert allowed < 0.65 * in_double + copies * X.nbytes  # the bound is sharp enough to mean something
+    assert allowed < 0.65 * in_double + copies * X.nbytes  # a copy in double precision would exceed the bound
     assert peak_of_fit(estimator, X, clients) < allowed
 
 
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
 def test_a_frame_of_mixed_rows_is_copied_once(make_frame):
-    """Turning it into an array and sorting it by client is one copy, not two."""
+    """Conversion to an array and sorting by client make one copy, not two."""
     rng = np.random.default_rng(0)
     columns = {f"c{j}": rng.normal(size=50_000).astype(np.float32) for j in range(60)}
     frame = make_frame(columns)

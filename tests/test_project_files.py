@@ -1,4 +1,4 @@
-"""Files for people and services outside the package: citation, hooks before a commit, workflows."""
+"""Files outside the package: citation, pre-commit hooks and workflows."""
 
 import re
 import tomllib
@@ -32,7 +32,7 @@ def commands(workflow):
 
 
 def targets(command):
-    """Targets of a call of make: its words without variables."""
+    """Targets in a call of make, without variables."""
     return [word for word in command.split()[1:] if "=" not in word]
 
 

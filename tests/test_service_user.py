@@ -1,4 +1,4 @@
-"""A service without a home, on an installation that it cannot write."""
+"""A service without a home, with a read-only installation."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ def service():
 
 @pytest.fixture(scope="module")
 def fit(service):
-    """A fit with compiled code; returns what it said on standard error, and the centroids."""
+    """A fit with compiled code; returns its standard error and the centroids."""
     rng = np.random.default_rng(0)
     for site in ("north", "south"):
         pd.DataFrame(rng.normal(size=(60, 2)), columns=["x", "y"]).to_csv(
@@ -36,7 +36,7 @@ def fit(service):
     return run
 
 
-def test_compiled_code_is_kept_among_temporary_files_and_that_is_said_once(service, fit):
+def test_compiled_code_is_cached_among_temporary_files_with_one_warning(service, fit):
     first, centroids = fit("first")
     assert first.count(KEPT) == 1
     assert first.count(COMPILING) == 1
@@ -64,7 +64,7 @@ def test_a_folder_that_others_may_write_is_not_trusted(service, fit):
     assert again == centroids
 
 
-def test_pictures_do_not_complain(service):
+def test_figures_cause_no_warning(service):
     draw = "from fedkmeans.study.plots import new_figure; new_figure((2, 2)).savefig('picture.png')"
     for kept in (False, True):
         done = service.run("-W", "ignore::UserWarning", "-c", draw)

@@ -3,20 +3,21 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fedkmeans.errors import (
+    DataError,
+    FederationError,
+    FedKMeansError,
+    FedKMeansWarning,
+    ModelError,
+    ParameterError,
+    StudyError,
+)
+
 if TYPE_CHECKING:
     from fedkmeans.algorithms.rounds import Observer
     from fedkmeans.algorithms.state import RoundInfo, State
     from fedkmeans.client.in_process import InProcess
     from fedkmeans.client.site import Site, SitePolicy
-    from fedkmeans.errors import (
-        DataError,
-        FederationError,
-        FedKMeansError,
-        FedKMeansWarning,
-        ModelError,
-        ParameterError,
-        StudyError,
-    )
     from fedkmeans.estimators import FKM, FederatedKMeans, KFed
 
     # Not in __all__, as they need the extra ``flower``.
@@ -41,10 +42,6 @@ _EXPORTS = {
     "kernels.base": ("LocalSummary",),
     "algorithms.rounds": ("Observer",),
     "algorithms.state": ("RoundInfo", "State"),
-    "errors": (
-        *("FedKMeansError", "DataError", "FederationError", "ModelError", "ParameterError", "StudyError"),
-        "FedKMeansWarning",
-    ),
 }
 _MODULES = {name: f"fedkmeans.{module}" for module, names in _EXPORTS.items() for name in names}
 

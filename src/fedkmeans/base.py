@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,13 +27,20 @@ from fedkmeans.kernels.sparse import Table, as_table
 from fedkmeans.protocol.exchange import Conversation, Federation, run, run_concurrently
 
 
+@dataclass(eq=False, repr=False)
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base class of the estimators; a subclass defines the parameters and the conversation."""
+    """Base class of the estimators; a subclass adds parameters and defines the conversation.
 
-    n_clusters: int
-    random_state: Any
-    n_jobs: int | None
-    kernel: str
+    Dataclasses write the constructors; as scikit-learn requires, these only store the parameters.
+    """
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    clients_per_round: int | None = None
+    n_init: int = 1
+    random_state: Any = None
+    n_jobs: int | None = None
+    kernel: str = AUTO
 
     @abstractmethod
     def _conversation(
@@ -70,22 +78,12 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """
         frame = numeric_frame(X)
         # A frame is converted and sorted by client in one step: one copy instead of two.
-        table = validate_data(
-            self,
-            X,
-            skip_check_array=frame is not None,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_all_finite=False,
-        )
+        checks = {"skip_check_array": frame is not None, "ensure_all_finite": False}
+        table = validate_data(self, X, accept_sparse="csr", dtype="numeric", **checks)
         if frame is None:
             table = as_table(table)
         n_rows = len(table)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, np.empty((n_rows, 0)), dtype=np.float64, ensure_non_negative=True
-            )
+        weight = _check_weight(sample_weight, n_rows, ensure_non_negative=True)
         names, starts, order = split_rows(n_rows, clients)
         if frame is not None:
             table = ordered_array(frame, order)
@@ -94,14 +92,9 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if weight is not None and order is not None:
             weight = weight[order]
         columns = getattr(self, "feature_names_in_", None)
+        columns = None if columns is None else tuple(columns)
         federation = InProcess.from_sorted(
-            table,
-            names,
-            starts,
-            weight,
-            None if columns is None else tuple(columns),
-            n_jobs=self.n_jobs,
-            kernel=self.kernel,
+            table, names, starts, weight, columns, n_jobs=self.n_jobs, kernel=self.kernel
         )
         self.fit_federation(federation)
         self.labels_ = np.empty(n_rows, dtype=np.int32)
@@ -164,7 +157,21 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.score_per_sample_ = fitted.score.per_sample
         self.score_per_client_ = fitted.score.per_client
         self.best_restart_ = fitted.restart
-        self.history_ = history_table(history, schema.kernel)
+        self.history_ = pd.DataFrame(
+            {
+                "restart": [info.restart for info in history],
+                "round": [info.round for info in history],
+                "movement": [info.movement for info in history],
+                "participants": [len(info.answered) for info in history],
+                "asked": [len(info.asked) for info in history],
+                "estimate": [info.estimate for info in history],
+                "score": [getattr(info.score, "per_sample", np.nan) for info in history],
+                "score_per_client": [getattr(info.score, "per_client", np.nan) for info in history],
+                "bytes_sent": [info.sent for info in history],
+                "bytes_received": [info.received for info in history],
+                "kernel": schema.kernel,
+            }
+        )
 
     @property
     def _n_features_out(self) -> int:
@@ -191,43 +198,21 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of squared distances to the nearest centroid, like scikit-learn's KMeans."""
         X = self._validated(X)
-        if sample_weight is not None:
-            room = np.empty((len(X), 0))
-            sample_weight = _check_sample_weight(sample_weight, room, dtype=np.float64)
-        kernel, n_threads = self._kernel_for(X), effective_n_jobs(self.n_jobs)
-        return -kernel.inertia(X, self.cluster_centers_, sample_weight, n_threads)
+        weight = _check_weight(sample_weight, len(X))
+        n_threads = effective_n_jobs(self.n_jobs)
+        return -self._kernel_for(X).inertia(X, self.cluster_centers_, weight, n_threads)
+
+
+def _check_weight(sample_weight: Any, n_rows: int, **checks: bool) -> Any:
+    """Return the weights in double precision, or None if there are none."""
+    if sample_weight is None:
+        return None
+    return _check_sample_weight(sample_weight, np.empty((n_rows, 0)), dtype=np.float64, **checks)
 
 
 def _best_so_far(latest: dict[int, State], clients: tuple[str, ...]) -> Conversation[Fitted]:
-    scores = yield from run_concurrently(
-        [request_score(state.centroids, clients) for state in latest.values()]
-    )
-    fits = [
-        Fitted(state.centroids, state.round, "interrupted", score, restart)
-        for (restart, state), score in zip(latest.items(), scores, strict=True)
-    ]
-    return fit.best_fit(fits)
+    def score(restart: int, state: State) -> Conversation[Fitted]:
+        found = yield from request_score(state.centroids, clients)
+        return Fitted(state.centroids, state.round, "interrupted", found, restart)
 
-
-def history_table(history: list[RoundInfo], kernel: str = "") -> pd.DataFrame:
-    """Return a table with one row per round; unknown values are NaN.
-
-    The columns are restart, round and movement; the numbers of clients that replied and that were
-    asked; the server's estimate of the score per sample; both federated scores, if requested; the
-    bytes sent to and received from all clients; and the kernel of the clients.
-    """
-    return pd.DataFrame(
-        {
-            "restart": [info.restart for info in history],
-            "round": [info.round for info in history],
-            "movement": [info.movement for info in history],
-            "participants": [len(info.answered) for info in history],
-            "asked": [len(info.asked) for info in history],
-            "estimate": [info.estimate for info in history],
-            "score": [None if info.score is None else info.score.per_sample for info in history],
-            "score_per_client": [None if info.score is None else info.score.per_client for info in history],
-            "bytes_sent": [info.sent for info in history],
-            "bytes_received": [info.received for info in history],
-            "kernel": kernel,
-        }
-    ).astype({"score": "float64", "score_per_client": "float64"})
+    return fit.best_fit((yield from run_concurrently([score(*item) for item in latest.items()])))

@@ -21,13 +21,8 @@ _OPTIONS = {"n_clusters": "-k", "random_state": "--seed", "client": "--client-co
 class Setting:
     """A parameter within a message, which Python and the command line write differently.
 
-    Attributes
-    ----------
-    name : str
-    value : object
-        Ellipsis if the message names the parameter only.
-    typed : str or None
-        What to type on the command line; None means the option, followed by the value.
+    The value is Ellipsis if the message names the parameter only. `typed` is what to type on the command
+    line; None means the option, followed by the value.
     """
 
     name: str
@@ -42,21 +37,10 @@ Part: TypeAlias = "str | Setting | Message"
 
 
 class Message:
-    """A text with settings in it, a parameter that it is about, and a remedy.
+    """A text in `parts`, of which some may be settings, and a remedy, which says what to do about it.
 
-    Parameters
-    ----------
-    *parts : str, Setting or Message
-        The text, in pieces.
-    parameter : str, optional
-        The parameter that the text is about. The text continues after its name.
-    remedy : str, Setting or sequence of them, optional
-        What to do about it.
+    If the text is about a `parameter`, it continues after the name of the parameter.
     """
-
-    parts: tuple[Part, ...]
-    parameter: str | None
-    remedy: tuple[Part, ...]
 
     def __init__(
         self, *parts: Part, parameter: str | None = None, remedy: Part | Sequence[Part] = ()

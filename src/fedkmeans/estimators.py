@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.typing import ClientId, DataArray
 from fedkmeans.algorithms import fit
 from fedkmeans.algorithms.fit import Fitted, MemorySetting, Schema, find_memory
-from fedkmeans.algorithms.fkm import SERVER_INITS
+from fedkmeans.algorithms.fkm import SERVER_INITS, fkm_target
 from fedkmeans.algorithms.kfed import VARIANTS
 from fedkmeans.algorithms.rounds import Observer, RoundConfig
 from fedkmeans.algorithms.stopping import Stopping
@@ -33,6 +35,7 @@ PAPER: dict[str, Any] = {
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FederatedKMeans(Clusterer):
     """Weighted federated k-means with memory: k-means on the rows of all clients, without moving them.
 
@@ -79,10 +82,9 @@ class FederatedKMeans(Clusterer):
         never. Without memory it has no effect, because the server does not know the score.
     patience : int or None, default=None
         Stop when the oldest of this many latest movements is the smallest of them; None means never.
-    min_rounds : int, default=1
-        Minimum number of rounds.
-    max_rounds : int, default=1000
-        Maximum number of rounds.
+        Movements of the first `min_rounds` rounds do not count.
+    min_rounds, max_rounds : int, default=1 and 1000
+        Minimum and maximum number of rounds.
     score_every : int, default=0
         Number of rounds between requests for the federated score, for `history_`; 0 means never.
     random_state : int or RandomState or Generator or None, default=None
@@ -126,62 +128,27 @@ class FederatedKMeans(Clusterer):
     0.074
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        weighting: str | WeightingRule = "dynamic",
-        clients_per_round: int | None = None,
-        participation: str = "turns",
-        memory: MemorySetting = "server",
-        max_local: int = 1,
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        init: str | DataArray = "kfed",
-        n_init: int = 1,
-        empty_clusters: str = "keep",
-        tol: float = 1e-8,
-        tol_local: float = 1e-8,
-        tol_score: float = 1e-3,
-        patience: int | None = None,
-        min_rounds: int = 1,
-        max_rounds: int = 1000,
-        score_every: int = 0,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        kernel: str = "auto",
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.weighting = weighting
-        self.clients_per_round = clients_per_round
-        self.participation = participation
-        self.memory = memory
-        self.max_local = max_local
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.init = init
-        self.n_init = n_init
-        self.empty_clusters = empty_clusters
-        self.tol = tol
-        self.tol_local = tol_local
-        self.tol_score = tol_score
-        self.patience = patience
-        self.min_rounds = min_rounds
-        self.max_rounds = max_rounds
-        self.score_every = score_every
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.kernel = kernel
+    weighting: str | WeightingRule = "dynamic"
+    participation: str = "turns"
+    memory: MemorySetting = "server"
+    max_local: int = 1
+    learning_rate: float = 1.0
+    momentum: float = 0.0
+    init: str | DataArray = "kfed"
+    empty_clusters: str = "keep"
+    tol: float = 1e-8
+    tol_local: float = 1e-8
+    tol_score: float = 1e-3
+    patience: int | None = None
+    min_rounds: int = 1
+    max_rounds: int = 1000
+    score_every: int = 0
 
     @classmethod
     def paper(cls, n_clusters: int = 8, **changes: Any) -> Self:
         """Make an estimator as in the paper: no memory, small steps with momentum, five local steps.
 
-        Parameters
-        ----------
-        n_clusters : int, default=8
-        **changes
-            Parameters that override `PAPER`.
+        `changes` are parameters that override `PAPER`.
 
         Examples
         --------
@@ -203,27 +170,18 @@ class FederatedKMeans(Clusterer):
             stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds, self.tol_score),
             score_every=self.score_every,
         )
-        if self.memory is None and self.tol_score not in (0.0, FederatedKMeans().tol_score):
-            warnings.warn(
-                FedKMeansWarning(
-                    Setting("tol_score", self.tol_score),
-                    " has no effect without memory, as the server then does not know the score.",
-                ),
-                stacklevel=2,
-            )
+        if self.memory is None and self.tol_score not in (0.0, FederatedKMeans.tol_score):
+            why = " has no effect without memory, as the server then does not know the score."
+            warnings.warn(FedKMeansWarning(Setting("tol_score", self.tol_score), why), stacklevel=2)
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
+        target = find_memory(self.memory, work)
+        n_init = check_integer("n_init", self.n_init)
         return fit.wf_kmeans(
-            self.n_clusters,
-            schema.n_features,
-            clients,
-            plan,
-            find_memory(self.memory, work),
-            self.init,
-            check_integer("n_init", self.n_init),
-            observe,
+            self.n_clusters, schema.n_features, clients, plan, target, self.init, n_init, observe
         )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KFed(Clusterer):
     """k-FED, one-shot federated clustering (Dennis, Li & Smith 2021).
 
@@ -243,43 +201,18 @@ class KFed(Clusterer):
         Number of restarts of k-means at the server and at the clients.
     max_iter : int, default=10000
         Maximum number of Lloyd steps of k-means at the server and at the clients.
-    random_state : int or RandomState or Generator or None, default=None
-        The seed; the same seed gives the same result.
-    n_jobs : int or None, default=None
-        Number of threads when fitting on arrays; None means one, -1 means one per core.
-    kernel : {"auto", "numba", "numpy"}, default="auto"
-        Kernel for the arithmetic when fitting on arrays: compiled code ("numba") or plain NumPy, which
-        "auto" uses for small data. Both find the same clusters.
+    random_state, n_jobs, kernel
+        As in :class:`FederatedKMeans`.
 
     Attributes
     ----------
     See :class:`FederatedKMeans`; `n_iter_` is 1 and `stop_reason_` "one shot".
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        variant: str = "paper",
-        n_local_clusters: int | None = None,
-        clients_per_round: int | None = None,
-        n_init: int = 1,
-        n_init_local: int = 1,
-        max_iter: int = 10_000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        kernel: str = "auto",
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.variant = variant
-        self.n_local_clusters = n_local_clusters
-        self.clients_per_round = clients_per_round
-        self.n_init = n_init
-        self.n_init_local = n_init_local
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.kernel = kernel
+    variant: str = "paper"
+    n_local_clusters: int | None = None
+    n_init_local: int = 1
+    max_iter: int = 10_000
 
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
@@ -301,6 +234,7 @@ class KFed(Clusterer):
         )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FKM(Clusterer):
     """Federated k-means of Garst & Reinders (2023): weighted k-means of local centroids.
 
@@ -310,89 +244,43 @@ class FKM(Clusterer):
         The number of clusters, k.
     clients_per_round : int or None, default=None
         Number of clients sampled in each round, including the initialization; None means all.
-    max_local : int, default=5
-        Maximum number of local steps per round.
     server_init : {"previous", "k-means++"}, default="previous"
         Where k-means at the server starts in each round: at the previous global centroids, or afresh.
-        In the comparison of the DWF authors it starts afresh, and all of 1,000 rounds are used: see
-        `FKM.paper`.
-    n_init : int, default=1
-        Number of restarts; the result with the lowest federated score per sample is kept.
-    tol, tol_local : float, default=1e-8
-        Stop when the centroids move less than this, at the server and at a client.
+        The authors of DWF k-means, in their comparison, start afresh and use all of 1,000 rounds
+        (`tol=0`, `patience=None`).
+    max_local : int, default=5
     patience : int or None, default=300
-        Stop when the oldest of this many latest movements is the smallest of them; None means never.
-    min_rounds : int, default=1
-        Minimum number of rounds.
     max_rounds : int, default=300
-        Maximum number of rounds.
-    score_every : int, default=0
-        Number of rounds between requests for the federated score, for `history_`; 0 means never.
-    random_state : int or RandomState or Generator or None, default=None
-        The seed; the same seed gives the same result.
-    n_jobs : int or None, default=None
-        Number of threads when fitting on arrays; None means one, -1 means one per core.
-    kernel : {"auto", "numba", "numpy"}, default="auto"
-        Kernel for the arithmetic when fitting on arrays: compiled code ("numba") or plain NumPy, which
-        "auto" uses for small data. Both find the same clusters.
+        As in :class:`FederatedKMeans`, with other defaults.
+    n_init, tol, tol_local, min_rounds, score_every, random_state, n_jobs, kernel
+        As in :class:`FederatedKMeans`.
 
     Attributes
     ----------
     See :class:`FederatedKMeans`.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        clients_per_round: int | None = None,
-        max_local: int = 5,
-        server_init: str = "previous",
-        n_init: int = 1,
-        tol: float = 1e-8,
-        tol_local: float = 1e-8,
-        patience: int | None = 300,
-        min_rounds: int = 1,
-        max_rounds: int = 300,
-        score_every: int = 0,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        kernel: str = "auto",
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.clients_per_round = clients_per_round
-        self.max_local = max_local
-        self.server_init = server_init
-        self.n_init = n_init
-        self.tol = tol
-        self.tol_local = tol_local
-        self.patience = patience
-        self.min_rounds = min_rounds
-        self.max_rounds = max_rounds
-        self.score_every = score_every
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.kernel = kernel
+    server_init: str = "previous"
+    max_local: int = 5
+    tol: float = 1e-8
+    tol_local: float = 1e-8
+    patience: int | None = 300
+    min_rounds: int = 1
+    max_rounds: int = 300
+    score_every: int = 0
 
     def _conversation(
         self, schema: Schema, clients: tuple[ClientId, ...], seed: int, observe: Observer
     ) -> Conversation[Fitted]:
-        plan = RoundConfig(
-            seed=seed,
-            clients_per_round=self.clients_per_round,
-            learning_rate=1.0,
-            momentum=0.0,
-            stopping=Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds),
-            score_every=self.score_every,
-        )
+        stopping = Stopping(self.tol, self.patience, self.min_rounds, self.max_rounds)
+        # A learning rate of 1 and no momentum.
+        plan = RoundConfig(seed, self.clients_per_round, 1.0, 0.0, stopping, self.score_every)
         work = LocalWork(max_local=self.max_local, tol_local=self.tol_local)
-        return fit.fkm(
-            self.n_clusters,
-            clients,
-            plan,
-            work.max_local,
-            work.tol_local,
-            check_choice("server_init", self.server_init, SERVER_INITS),
-            check_integer("n_init", self.n_init),
-            observe,
+        target = partial(
+            fkm_target,
+            max_local=work.max_local,
+            tol_local=work.tol_local,
+            server_init=check_choice("server_init", self.server_init, SERVER_INITS),
+            seed=seed,
         )
+        return fit.fkm(self.n_clusters, clients, plan, target, check_integer("n_init", self.n_init), observe)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -79,7 +78,11 @@ class Model:
         """
         centroids = np.array(estimator.cluster_centers_, dtype=np.float64)
         card = model_card.describe(estimator, algorithm, clients, dtype)
-        model_card.check(card, *centroids.shape)  # a saved model can always be read again
+        return cls._checked(centroids, card)  # a saved model can always be read again
+
+    @classmethod
+    def _checked(cls, centroids: FloatArray, card: dict[str, Any]) -> Self:
+        model_card.check(card, *centroids.shape)
         names = card["data"]["feature_names"]
         return cls(centroids, None if names is None else tuple(names), card)
 
@@ -90,29 +93,23 @@ class Model:
         ----------
         path : str or path-like
             With the suffix ``.safetensors`` one file, else a folder with the centroids
-            (``centroids.safetensors``), the card (``card.json``) and the rounds (``history.csv``).
-
-        Raises
-        ------
-        ModelError, DataError
-            Something else is at `path`, or it cannot be written.
+            (``centroids.safetensors``), the card (``card.json``) and the rounds (``history.csv``). A
+            ModelError or DataError is raised if something else is there or it cannot be written.
         """
         check_destination(path)
         tensors = {"centroids": np.ascontiguousarray(self.centroids, dtype="<f8")}
+        card = dict(self.card)
         try:
             if Path(path).suffix.lower() == FILE_SUFFIX:
-                with atomic_path(path) as temporary:
-                    notes = {"card": _short_card(self.card)}
-                    temporary.write_bytes(to_safetensors(tensors, metadata=notes))
+                with atomic_path(path) as file:
+                    file.write_bytes(to_safetensors(tensors, metadata={"card": _short_card(card)}))
             else:
                 with atomic_folder(path) as folder:
-                    (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
-                    card = {key: value for key, value in self.card.items() if key != "history"}
-                    (folder / CARD_FILE).write_text(
-                        model_card.to_json(card, indent=2) + "\n", encoding="utf-8"
-                    )
-                    history = model_card.history_to_csv(self.card["history"])
+                    history = model_card.history_to_csv(card.pop("history"))
                     (folder / HISTORY_FILE).write_text(history, encoding="utf-8")
+                    text = model_card.to_json(card, indent=2) + "\n"
+                    (folder / CARD_FILE).write_text(text, encoding="utf-8")
+                    (folder / CENTROIDS_FILE).write_bytes(to_safetensors(tensors))
         except OSError as error:
             # The path in the error is that of a temporary file.
             cause = error.strerror or one_line(error)
@@ -120,13 +117,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model and check it.
-
-        Raises
-        ------
-        ModelError
-            There is no model at `path`, it is damaged, or a newer version made it.
-        """
+        """Read a model; raise ModelError if there is none, it is damaged, or a newer version made it."""
         place = Path(path)
         if not place.exists():
             raise ModelError(
@@ -136,21 +127,24 @@ class Model:
             raise ModelError(
                 f"{str(path)!r} is no model; give a folder or NAME{FILE_SUFFIX} that fit has saved."
             )
-        centroids, notes = _read_tensors(place, place / CENTROIDS_FILE if place.is_dir() else place)
-        with _named(place):
+        try:
             if place.is_dir():
+                centroids, _ = _read_tensors(place / CENTROIDS_FILE)
                 card = model_card.parse(_read_text(place / CARD_FILE, _LARGEST_CARD))
                 rounds = _read_text(place / HISTORY_FILE, _LARGEST_HISTORY)
                 card["history"] = model_card.history_from_csv(rounds)
-            else:
-                if "card" not in notes:
-                    raise ModelError("it holds no card, so fedkmeans did not write it")
-                card = model_card.parse(notes["card"])
-            model_card.check(card, *centroids.shape)
-            if place.is_dir():
+                model = cls._checked(centroids, card)
                 model_card.check_rounds(card)
-        names = card["data"]["feature_names"]
-        return cls(centroids, None if names is None else tuple(names), card)
+                return model
+            centroids, notes = _read_tensors(place)
+            if "card" not in notes:
+                raise ModelError("it holds no card, so fedkmeans did not write it")
+            return cls._checked(centroids, model_card.parse(notes["card"]))
+        except (ModelError, OSError) as error:
+            raise ModelError(
+                f"Model {str(place)!r} cannot be used: {one_line(error)}; make it again with fedkmeans fit, "
+                "or take a fresh copy."
+            ) from error
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -158,13 +152,7 @@ class Model:
         return self.feature_names or tuple(f"x{i}" for i in range(self.centroids.shape[1]))
 
     def check_columns(self, names: Sequence[str], *, who: str = "The data") -> tuple[str, ...]:
-        """Check that all columns of the model are among `names`, and return the other names.
-
-        Raises
-        ------
-        ModelError
-            Columns are missing.
-        """
+        """Raise ModelError unless all columns of the model are among `names`; return the other names."""
         wanted = self.column_names
         missing = [name for name in wanted if name not in names]
         extra = tuple(name for name in names if name not in wanted)
@@ -195,26 +183,18 @@ class Model:
                 f"The model has {m} columns of numbers, the data is of shape {matrix.shape} and dtype "
                 f"{matrix.dtype}; give it the columns with which the model was fitted."
             )
-        column = _first_not_finite(matrix) if matrix.dtype.kind == "f" else None
-        if column is not None:
+        if isinstance(matrix, SparseRows):
+            bad = matrix.indices[matrix.stored][~np.isfinite(matrix.data[matrix.stored])]
+        else:
+            bad = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
+        if len(bad):
+            column = int(bad.min())
             name = column if self.feature_names is None else repr(self.feature_names[column])
             raise ModelError(
                 f"Column {name} has missing or infinite values; drop these rows or fill them in."
             )
         return matrix
 
-
-def _first_not_finite(X: Table) -> int | None:
-    """Return the first column with a missing or infinite value."""
-    if isinstance(X, SparseRows):
-        columns = X.indices[X.stored][~np.isfinite(X.data[X.stored])]
-        return int(columns.min()) if len(columns) else None
-    if np.isfinite(X).all():
-        return None
-    return int(np.flatnonzero(~np.isfinite(X).all(axis=0))[0])
-
-
-# --- writing -----------------------------------------------------------------------------------
 
 _PLACE = "choose a place in an existing folder that you may write to."
 
@@ -228,11 +208,7 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
-    """Raise unless a model can be saved at `path`; to be called before a long fit.
-
-    There must be nothing, an empty folder, or a model that can be read. No other file or folder is
-    replaced.
-    """
+    """Raise unless there is nothing at `path`, an empty folder or a model, which `save` may replace."""
     place = Path(path)
     try:
         with tempfile.TemporaryFile(dir=place.resolve().parent):
@@ -272,21 +248,6 @@ def _short_card(card: dict[str, Any]) -> str:
     return model_card.to_json({**card, "history": {}})
 
 
-# --- reading -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _named(place: Path) -> Iterator[None]:
-    """Add the name of the model and a remedy to errors."""
-    try:
-        yield
-    except (ModelError, OSError) as error:
-        raise ModelError(
-            f"Model {str(place)!r} cannot be used: {one_line(error)}; make it again with fedkmeans fit, or "
-            "take a fresh copy."
-        ) from error
-
-
 def _read_text(file: Path, largest: int) -> str:
     if not file.is_file():
         raise ModelError(f"{file.name} is missing")
@@ -298,26 +259,24 @@ def _read_text(file: Path, largest: int) -> str:
         raise ModelError(f"{file.name} is not UTF-8 text") from error
 
 
-def _read_tensors(place: Path, file: Path) -> tuple[FloatArray, dict[str, str]]:
+def _read_tensors(file: Path) -> tuple[FloatArray, dict[str, str]]:
     """Read the centroids (k, m) and their metadata; the shape is checked before memory is allocated."""
-    with _named(place):
-        if not file.is_file():
-            raise ModelError(f"{file.name} is missing")
-        try:
-            with safe_open(file, framework="numpy") as tensors:
-                if list(tensors.keys()) != ["centroids"]:
-                    raise ModelError(f"{file.name} should hold centroids and nothing else")
-                header = tensors.get_slice("centroids")
-                shape, dtype = tuple(header.get_shape()), header.get_dtype()
-                if dtype != "F64" or len(shape) != 2 or 0 in shape:
-                    raise ModelError(
-                        f"the centroids should be a table in double precision (F64), not {dtype} of shape "
-                        f"{shape}"
-                    )
-                centroids = np.array(tensors.get_tensor("centroids"), dtype=np.float64)
-                notes = dict(tensors.metadata() or {})
-        except SafetensorError as error:
-            raise ModelError(f"{file.name} is damaged ({one_line(error)})") from error
-        if not np.isfinite(centroids).all():
-            raise ModelError("the centroids hold missing or infinite values")
-        return centroids, notes
+    if not file.is_file():
+        raise ModelError(f"{file.name} is missing")
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            if list(tensors.keys()) != ["centroids"]:
+                raise ModelError(f"{file.name} should hold centroids and nothing else")
+            header = tensors.get_slice("centroids")
+            shape, dtype = tuple(header.get_shape()), header.get_dtype()
+            if dtype != "F64" or len(shape) != 2 or 0 in shape:
+                raise ModelError(
+                    f"the centroids should be a table in double precision (F64), not {dtype} of shape {shape}"
+                )
+            centroids = np.array(tensors.get_tensor("centroids"), dtype=np.float64)
+            notes = dict(tensors.metadata() or {})
+    except SafetensorError as error:
+        raise ModelError(f"{file.name} is damaged ({one_line(error)})") from error
+    if not np.isfinite(centroids).all():
+        raise ModelError("the centroids hold missing or infinite values")
+    return centroids, notes

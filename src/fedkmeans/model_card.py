@@ -1,4 +1,7 @@
-"""The card of a model as JSON data: made from an estimator, and checked when it is read."""
+"""The card of a model as JSON data: made from an estimator, and checked when it is read.
+
+The messages of errors do not name the model; the caller does.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from importlib import metadata
 from typing import Any, NoReturn
 
 import numpy as np
-import pandas as pd
 
 from fedkmeans.data.wording import listing, one_line
 from fedkmeans.errors import ModelError
@@ -23,31 +25,19 @@ from fedkmeans.registry import ALGORITHMS
 FORMAT = "fedkmeans model"
 FORMAT_VERSION = 1
 
-_NUMBER = (int, float, type(None))
 # Columns of the history that older models do not have.
 _SIZES = ("bytes_sent", "bytes_received")
-# Entries that a card must have, by their path in the JSON; others are allowed and kept.
-_FIELDS: dict[tuple[str, ...], tuple[type, ...]] = {
-    ("created",): (str,),
-    ("versions",): (dict,),
-    ("algorithm",): (str,),
-    ("parameters",): (dict,),
-    ("seed",): (int, type(None)),
-    ("data",): (dict,),
-    ("data", "clients"): (list,),
-    ("data", "n_samples"): (int,),
-    ("data", "n_features"): (int,),
-    ("data", "feature_names"): (list, type(None)),
-    ("data", "dtype"): (str, type(None)),
-    ("result",): (dict,),
-    ("result", "n_clusters"): (int,),
-    ("result", "n_rounds"): (int,),
-    ("result", "stop_reason"): (str,),
-    ("result", "score_per_sample"): _NUMBER,
-    ("result", "score_per_client"): _NUMBER,
-    ("result", "inertia"): _NUMBER,
-    ("result", "interrupted"): (bool,),
-    ("history",): (dict,),
+# Entries that a card must have, by type, containers first; others are allowed and kept.
+_FIELDS: dict[Any, tuple[str, ...]] = {
+    dict: ("versions", "parameters", "data", "result", "history"),
+    list: ("data.clients",),
+    str: ("created", "algorithm", "result.stop_reason"),
+    int: ("data.n_samples", "data.n_features", "result.n_clusters", "result.n_rounds"),
+    bool: ("result.interrupted",),
+    list | None: ("data.feature_names",),
+    str | None: ("data.dtype",),
+    int | None: ("seed",),
+    int | float | None: ("result.score_per_sample", "result.score_per_client", "result.inertia"),
 }
 
 
@@ -57,8 +47,14 @@ def describe(
     """Return the card of a fitted estimator; see :meth:`fedkmeans.model.Model.from_estimator`."""
     from fedkmeans import __version__  # here, as the package itself may import this module
 
+    k, m = estimator.cluster_centers_.shape
+    members = [{"name": str(c["name"]), "n_samples": int(c["n_samples"])} for c in clients]
+    names = getattr(estimator, "feature_names_in_", None)
     seed = getattr(estimator, "seed_", getattr(estimator, "random_state", None))
-    history = getattr(estimator, "history_", None)
+    reason = str(getattr(estimator, "stop_reason_", "unknown"))
+    # All rounds have the same kernel, which is listed with the result.
+    history = {name: column.tolist() for name, column in getattr(estimator, "history_", {}).items()}
+    kernels = history.pop("kernel", [])
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -72,42 +68,24 @@ def describe(
         "algorithm": algorithm,
         "parameters": {name: _plain(value) for name, value in sorted(estimator.get_params().items())},
         "seed": int(seed) if isinstance(seed, int | np.integer) else None,
-        "data": _data(estimator, clients, dtype),
-        "result": _result(estimator),
-        "history": {} if history is None else _rounds(history),
-    }
-
-
-def _rounds(history: pd.DataFrame) -> dict[str, Any]:
-    """Return the numeric columns of the history; the kernel is the same in all rounds, see `_result`."""
-    return {str(name): _plain(history[name].tolist()) for name in history if name != "kernel"}
-
-
-def _data(estimator: Any, clients: Sequence[Mapping[str, Any]], dtype: str | None) -> dict[str, Any]:
-    members = [{"name": str(c["name"]), "n_samples": int(c["n_samples"])} for c in clients]
-    names = getattr(estimator, "feature_names_in_", None)
-    return {
-        "clients": members,
-        "n_samples": sum(member["n_samples"] for member in members),
-        "n_features": int(estimator.cluster_centers_.shape[1]),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "dtype": dtype,
-    }
-
-
-def _result(estimator: Any) -> dict[str, Any]:
-    reason = str(getattr(estimator, "stop_reason_", "unknown"))
-    history = getattr(estimator, "history_", None)
-    kernel = {} if history is None or history.empty else {"kernel": str(history["kernel"].iloc[0])}
-    return {
-        "n_clusters": len(estimator.cluster_centers_),
-        "n_rounds": int(estimator.n_iter_),
-        "stop_reason": reason,
-        "score_per_sample": _plain(getattr(estimator, "score_per_sample_", None)),
-        "score_per_client": _plain(getattr(estimator, "score_per_client_", None)),
-        "inertia": _plain(estimator.inertia_),
-        "interrupted": reason == "interrupted",
-        **kernel,
+        "data": {
+            "clients": members,
+            "n_samples": sum(member["n_samples"] for member in members),
+            "n_features": m,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "dtype": dtype,
+        },
+        "result": {
+            "n_clusters": k,
+            "n_rounds": int(estimator.n_iter_),
+            "stop_reason": reason,
+            "score_per_sample": _plain(getattr(estimator, "score_per_sample_", None)),
+            "score_per_client": _plain(getattr(estimator, "score_per_client_", None)),
+            "inertia": _plain(estimator.inertia_),
+            "interrupted": reason == "interrupted",
+            **({"kernel": str(kernels[0])} if kernels else {}),
+        },
+        "history": {name: _plain(column) for name, column in history.items()},
     }
 
 
@@ -136,13 +114,7 @@ def to_json(value: Any, indent: int | None = None, ascii_only: bool = False) -> 
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Read a card from JSON and check its format version.
-
-    Raises
-    ------
-    ModelError
-        The message does not name the model; the caller does.
-    """
+    """Read a card from JSON and check its format version."""
     try:
         card = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -166,25 +138,31 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def check(card: Mapping[str, Any], k: int, m: int) -> None:
     """Check that a card is complete and fits centroids of shape (k, m)."""
-    for path, types in _FIELDS.items():
-        value: Any = card
-        for key in path:
-            value = value.get(key, NotImplemented)
-        # in Python a bool is an int, but it is not a count
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise ModelError(f"entry {'.'.join(path)!r} of the card is missing or of the wrong type")
-    names, n_clusters = card["data"]["feature_names"], card["result"]["n_clusters"]
-    if (n_clusters, card["data"]["n_features"]) != (k, m):
+    for types, paths in _FIELDS.items():
+        for path in paths:
+            value: Any = card
+            for key in path.split("."):
+                value = value.get(key, NotImplemented)
+            # in Python a bool is an int, but it is not a count
+            if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+                raise ModelError(f"entry {path!r} of the card is missing or of the wrong type")
+    data, n_clusters = card["data"], card["result"]["n_clusters"]
+    names = data["feature_names"] or []
+    if (n_clusters, data["n_features"]) != (k, m):
         raise ModelError(
-            f"the card speaks of {n_clusters} centroids of {card['data']['n_features']} columns, and there "
-            f"are {k} of {m}"
+            f"the card speaks of {n_clusters} centroids of {data['n_features']} columns, and there are "
+            f"{k} of {m}"
         )
     asked = card["parameters"].get("n_clusters", k)
     if asked != k:
         raise ModelError(f"the card speaks of n_clusters={asked!r} among the parameters, and there are {k}")
-    if names is not None:
-        _check_names(names, m)
-    for client in card["data"]["clients"]:
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError("a column on the card has a name that is no text")
+    if twice := _twice(names):
+        raise ModelError(f"the card names {twice} twice where {m} different columns are needed")
+    if data["feature_names"] is not None and len(names) != m:
+        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
+    for client in data["clients"]:
         if not isinstance(client, dict) or not (
             isinstance(client.get("name"), str) and type(client.get("n_samples")) is int
         ):
@@ -192,26 +170,8 @@ def check(card: Mapping[str, Any], k: int, m: int) -> None:
     _check_history(card["history"])
 
 
-def _check_names(names: list[Any], m: int) -> None:
-    if not all(isinstance(name, str) for name in names):
-        raise ModelError("a column on the card has a name that is no text")
-    twice = _twice(names)
-    if twice:
-        raise ModelError(f"the card names {listing(twice)} twice where {m} different columns are needed")
-    if len(names) != m:
-        raise ModelError(f"the card should name {m} different columns, and names {len(names)}")
-
-
-def _twice(names: Iterable[str]) -> list[str]:
-    return [name for name, times in Counter(names).items() if times > 1]
-
-
-def check_rounds(card: Mapping[str, Any]) -> None:
-    """Refuse an empty history of an algorithm with rounds; only a single file may leave it out."""
-    algorithm = ALGORITHMS.get(card["algorithm"])
-    in_rounds = algorithm is not None and not algorithm.pooled and card["result"]["n_rounds"] > 0
-    if in_rounds and not any(card["history"].values()):
-        raise ModelError(f"the history is empty, and the card speaks of {card['result']['n_rounds']} rounds")
+def _twice(names: Iterable[str]) -> str:
+    return listing(name for name, times in Counter(names).items() if times > 1)
 
 
 def _check_history(history: Mapping[str, Any]) -> None:
@@ -225,24 +185,31 @@ def _check_history(history: Mapping[str, Any]) -> None:
             raise ModelError(f"column {name!r} of the history holds something that is no number of bytes")
 
 
+def check_rounds(card: Mapping[str, Any]) -> None:
+    """Refuse an empty history of an algorithm with rounds; only a single file may leave it out."""
+    algorithm, n_rounds = ALGORITHMS.get(card["algorithm"]), card["result"]["n_rounds"]
+    in_rounds = algorithm is not None and not algorithm.pooled and n_rounds > 0
+    if in_rounds and not any(card["history"].values()):
+        raise ModelError(f"the history is empty, and the card speaks of {n_rounds} rounds")
+
+
 def history_to_csv(history: Mapping[str, Sequence[Any]]) -> str:
     """Write the rounds as CSV, one line per round; unknown values stay empty."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     if history:
-        writer.writerow(history)
-        writer.writerows(zip(*history.values(), strict=True))
+        rounds = zip(*history.values(), strict=True)
+        csv.writer(text, lineterminator="\n").writerows([history, *rounds])
     return text.getvalue()
 
 
 def history_from_csv(text: str) -> dict[str, list[Any]]:
-    """Read the CSV of `history_to_csv`; raise ModelError if it is damaged."""
+    """Read the CSV of `history_to_csv`."""
     try:
         header, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:
         raise ModelError(f"the history is damaged ({error})") from error
-    if _twice(header):
-        raise ModelError(f"the history has column {listing(_twice(header))} twice")
+    if twice := _twice(header):
+        raise ModelError(f"the history has column {twice} twice")
     if any(len(row) != len(header) for row in rows):
         raise ModelError("the history is damaged, its lines differ in length")
     try:

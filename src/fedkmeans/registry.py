@@ -62,17 +62,8 @@ class PooledKMeans(KMeans):  # type: ignore[misc]
 class Algorithm:
     """An estimator with some parameters fixed and other defaults.
 
-    Attributes
-    ----------
-    title : str
-        Name in tables and figures.
-    estimator : type
-    fixed : dict
-        Parameters that define the algorithm and cannot be set.
-    defaults : dict
-        Defaults that differ from those of the estimator.
-    pooled : bool
-        Whether it needs all rows in one place.
+    `title` is its name in tables and figures. The parameters in `fixed` define the algorithm and cannot be
+    set; `defaults` differ from those of the estimator. A `pooled` algorithm needs all rows in one place.
     """
 
     title: str
@@ -126,15 +117,14 @@ def make(name: str, **parameters: Any) -> Any:
     'equal'
     """
     algorithm = find_algorithm(name)
-    if "memory" in parameters and "memory" in algorithm.parameters():
-        named = algorithm_with(parameters["memory"])
-        if named != name:
-            memory = Setting("memory", parameters["memory"])
-            raise ParameterError(memory, f" belongs to another algorithm; use {named!r}.")
-    unknown = set(parameters) - algorithm.parameters()
-    if unknown:
+    allowed = algorithm.parameters()
+    if "memory" in allowed & set(parameters):
+        memory = parameters["memory"]
+        if (other := algorithm_with(memory)) != name:
+            raise ParameterError(Setting("memory", memory), f" belongs to another algorithm; use {other!r}.")
+    if unknown := set(parameters) - allowed:
         raise ParameterError(
             f"{', '.join(sorted(unknown))} cannot be set for {name!r} ({algorithm.title}). "
-            f"It takes {', '.join(sorted(algorithm.parameters()))}."
+            f"It takes {', '.join(sorted(allowed))}."
         )
     return algorithm.estimator(**{**algorithm.defaults, **parameters, **algorithm.fixed})

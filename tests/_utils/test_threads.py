@@ -1,4 +1,4 @@
-"""Work in threads: parts, order, errors, and matrix products that are set back afterwards."""
+"""Work in threads: parts, order, errors, and limits on matrix products that are restored."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fedkmeans._utils.threads import in_threads, single_products, split_evenly
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """Whatever happens, matrix products may use as many threads afterwards as before."""
+    """Matrix products must use as many threads after a test as before."""
     before = products()
     yield
     assert products() == before
 
 
-def test_nothing_is_split_into_nothing():
+def test_an_empty_list_has_no_parts():
     assert split_evenly([], 3) == []
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(1, 40))
-def test_parts_follow_one_another_and_are_not_too_many(sizes, n_parts):
+def test_parts_are_contiguous_and_not_too_many(sizes, n_parts):
     parts = split_evenly(sizes, n_parts)
     assert len(parts) <= n_parts
     assert [place for part in parts for place in range(len(sizes))[part]] == list(range(len(sizes)))
@@ -39,28 +39,28 @@ def test_parts_follow_one_another_and_are_not_too_many(sizes, n_parts):
     assert largest < sum(sizes) / n_parts + max(sizes)
 
 
-def test_more_parts_than_items_are_one_each():
+def test_with_more_parts_than_items_each_has_one():
     assert split_evenly([3, 3, 3], 10) == [slice(0, 1), slice(1, 2), slice(2, 3)]
 
 
-def test_one_part_is_everything():
+def test_one_part_has_all_items():
     assert split_evenly([5, 1, 7], 1) == [slice(0, 3)]
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-def test_results_come_in_order_and_nothing_gives_nothing(n_threads):
+def test_results_are_in_order_and_no_calls_give_no_results(n_threads):
     assert in_threads(lambda a, b: a * b, [], n_threads) == []
     assert in_threads(lambda a, b: a * b, [(i, 2) for i in range(20)], n_threads) == list(range(0, 40, 2))
 
 
-def test_one_thread_is_the_one_that_asks():
+def test_one_thread_is_the_calling_thread():
     asked = in_threads(lambda _: threading.get_ident(), [(0,), (1,)], 1)
     assert asked == [threading.get_ident()] * 2
 
 
 @pytest.mark.parametrize("n_threads", [2, 3])
-def test_as_many_calls_run_at_a_time_as_there_are_threads_the_one_that_asks_among_them(n_threads):
-    meet = threading.Barrier(n_threads, timeout=30)  # nobody goes on before all are there
+def test_all_threads_work_at_once_including_the_calling_thread(n_threads):
+    meet = threading.Barrier(n_threads, timeout=30)  # all threads must arrive before any continues
 
     def work(_):
         meet.wait()
@@ -71,20 +71,20 @@ def test_as_many_calls_run_at_a_time_as_there_are_threads_the_one_that_asks_amon
     assert len(set(asked)) == n_threads
 
 
-def test_threads_that_are_busy_elsewhere_are_not_waited_for():
-    held, free = threading.Event(), threading.Event()
+def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere():
+    busy, free = threading.Event(), threading.Event()
 
-    def hold(number):
+    def occupy(number):
         if number:
-            held.set()
+            busy.set()
             assert free.wait(30)
 
-    def ask():
-        in_threads(hold, [(0,), (1,), (2,)], 2)
+    def call():
+        in_threads(occupy, [(0,), (1,), (2,)], 2)
 
-    other = threading.Thread(target=ask)
+    other = threading.Thread(target=call)
     other.start()
-    assert held.wait(30)
+    assert busy.wait(30)
     try:
         assert in_threads(lambda number: number, [(1,), (2,)], 2) == [1, 2]
     finally:
@@ -93,7 +93,7 @@ def test_threads_that_are_busy_elsewhere_are_not_waited_for():
     assert not other.is_alive()
 
 
-def test_after_an_error_what_has_begun_is_waited_for_and_nothing_else_is_begun():
+def test_after_an_error_started_calls_finish_and_no_other_starts():
     begun, going = [], threading.Event()
 
     def work(number):
@@ -115,7 +115,7 @@ def test_after_an_error_what_has_begun_is_waited_for_and_nothing_else_is_begun()
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_an_error_in_a_thread_is_raised_and_the_threads_live_on(n_threads):
+def test_an_error_in_a_thread_is_raised_and_the_threads_stay_usable(n_threads):
     def work(number):
         if number == 3:
             raise ValueError("three")
@@ -135,7 +135,7 @@ def blas():
     return [info for info in threadpool_info() if info["user_api"] == "blas"]
 
 
-def test_matrix_products_are_single_inside_and_as_before_outside():
+def test_matrix_products_use_one_thread_inside_and_as_many_as_before_outside():
     with single_products():
         assert {info["num_threads"] for info in blas()} <= {1}
         with single_products():
@@ -143,7 +143,7 @@ def test_matrix_products_are_single_inside_and_as_before_outside():
         assert {info["num_threads"] for info in blas()} <= {1}
 
 
-def test_a_library_that_is_loaded_inside_is_single_from_the_next_call_on_and_as_before_outside():
+def test_a_library_loaded_inside_is_limited_from_the_next_call_on_and_restored_outside():
     script = """
 from threadpoolctl import threadpool_info
 from fedkmeans._utils.threads import single_products
@@ -178,7 +178,7 @@ else:
         pytest.skip(done.stdout.strip())
 
 
-def test_overlapping_users_leave_matrix_products_as_they_were():
+def test_overlapping_limits_are_restored():
     first, second = single_products(), single_products()
     first.__enter__()
     second.__enter__()
@@ -187,7 +187,7 @@ def test_overlapping_users_leave_matrix_products_as_they_were():
     second.__exit__(None, None, None)
 
 
-def test_many_threads_at_once_leave_matrix_products_as_they_were():
+def test_limits_of_many_threads_are_restored():
     def work():
         for _ in range(200):
             in_threads(lambda number: number, [(1,), (2,)], 2)

@@ -17,7 +17,7 @@ from fedkmeans.registry import ALGORITHMS, PooledKMeans, make
 
 
 def separated(n_clients=10, per_client=2, k=5, seed=0):
-    """k far-apart groups; each client sees only a few of them: where k-FED is at home."""
+    """k separated groups, of which each client has only a few, as k-FED assumes."""
     rng = np.random.default_rng(seed)
     centres = 50.0 * rng.normal(size=(k, 6))
     sites = []
@@ -64,10 +64,10 @@ def test_kfed_uses_only_the_sampled_clients():
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_awasthi_sheffet_ignores_points_between_clusters(kernel):
-    """Ten strays on the way to the other group: a third of the way in, they are not clearly anybody's."""
+    """Ten points between the two groups, a third of the way, belong clearly to neither."""
     X = np.concatenate([np.zeros(40), np.full(40, 10.0), np.full(10, 3.0)])[:, None]
     start = awasthi_sheffet(X, 2, np.random.default_rng(1), 1, 0, None, find_kernel(kernel))
-    # 3 is less than three times nearer to 0.6 (the mean with the strays) than to 10.
+    # The distance of 3 to 0.6 (the mean with these points) is more than a third of that to 10.
     np.testing.assert_allclose(np.sort(start[:, 0]), [0.0, 10.0], atol=1e-9)
     lloyd_step = awasthi_sheffet(X, 2, np.random.default_rng(1), 1, 1, None, find_kernel(kernel))
     np.testing.assert_allclose(np.sort(lloyd_step[:, 0]), [0.6, 10.0], atol=1e-9)
@@ -104,7 +104,7 @@ def test_local_kmeans_of_fewer_different_rows_than_clusters():
     assert set(np.unique(centroids)) <= {0.0, 1.0}
 
 
-def test_fkm_reaches_pooled_quality_and_settles(blobs):
+def test_fkm_reaches_pooled_quality_and_converges(blobs):
     X, clients = blobs
     model = FKM(3, n_init=3, random_state=0).fit(X, clients=clients)
     assert model.stop_reason_ == "tol"
@@ -114,14 +114,14 @@ def test_fkm_reaches_pooled_quality_and_settles(blobs):
 
 
 def test_fkm_drops_clusters_a_client_does_not_have():
-    """A centroid that is empty at first would win points in a later local step; dropped, it cannot."""
+    """A cluster that is empty at first could get points in a later local step, but it is dropped."""
     X = np.array([[0.0], [4.0], [10.0]])
     centroids = np.array([[7.0], [13.1]])
     keep = local_update(X, centroids, max_local=5, tol_local=0, empty_clusters="keep")
     drop = local_update(X, centroids, max_local=5, tol_local=0, empty_clusters="drop")
     np.testing.assert_array_equal(keep.last_counts, [2, 1])
     np.testing.assert_array_equal(drop.last_counts, [3, 0])
-    # FKM asks its clients to drop, and so must never see the far point alone.
+    # FKM asks its clients to drop empty clusters, so the far point is never a centroid.
     policy = SitePolicy(min_cluster_size=1)
     federation = InProcess([Site("a", X, policy=policy)])
     everybody = federation.clients
@@ -149,7 +149,7 @@ def test_every_algorithm_by_name(blobs, name):
     assert model.score_per_sample_ == pytest.approx(score_per_sample(X, model.cluster_centers_))
 
 
-def test_unknown_names_and_parameters_say_what_there_is():
+def test_errors_on_unknown_names_and_parameters_list_the_valid_ones():
     with pytest.raises(ParameterError, match="dwf, ewf"):
         make("dfw")
     with pytest.raises(ParameterError, match=r"momentum cannot be set for 'kfed'.*n_init_local"):
@@ -159,7 +159,7 @@ def test_unknown_names_and_parameters_say_what_there_is():
 
 
 def test_relocating_empty_clusters_changes_the_round():
-    """The paper's toy scene: the client of the third group is absent."""
+    """The paper's example: the client of the third group is absent."""
     rng = np.random.default_rng(0)
     groups = [rng.normal(centre, 0.3, size=(20, 2)) for centre in ([0, 0], [6, 0], [3, 6])]
     start = np.array([[0.0, 0.0], [6.0, 0.0], [3.0, 6.0]])

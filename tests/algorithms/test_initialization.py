@@ -15,7 +15,7 @@ NAMES = sorted(INITIALIZERS)
 
 
 class Recording(InProcess):
-    """A federation that remembers every reply that left a site."""
+    """A federation that records every reply of a site."""
 
     def __init__(self, sites, n_jobs=None):
         super().__init__(sites, n_jobs)
@@ -28,7 +28,7 @@ class Recording(InProcess):
 
 
 def points_in(reply):
-    """What a reply says about places, as rows."""
+    """The points in a reply, as rows."""
     if isinstance(reply, Box):
         return np.vstack([reply.minimum, reply.maximum])
     if isinstance(reply, CentroidSet):
@@ -54,7 +54,7 @@ def test_shape_place_and_seed(blobs, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_initialiser_hands_out_a_row(name):
+def test_no_initializer_sends_a_row(name):
     rng = np.random.default_rng(3)
     sizes = [1, 1, 2, 3, 9, 30]
     shards = [rng.normal(size=(n, 3)) for n in sizes]
@@ -66,7 +66,7 @@ def test_no_initialiser_hands_out_a_row(name):
     sent = np.vstack([points_in(reply) for reply in federation.replies])
     sent = sent[np.isfinite(sent).all(axis=1)]
     assert len(sent) > 10
-    # Not even a single value of anyone's row, let alone a row.
+    # Not even a single value of a row.
     assert np.abs(sent[:, None] - np.vstack(shards)).min() > 1e-9
 
 
@@ -117,20 +117,20 @@ def test_bad_inits_are_refused(init, message):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_clients_of_one_row_each_cannot_start_and_say_why(name):
+def test_clients_of_one_row_each_cannot_initialize_and_the_error_says_why(name):
     federation = InProcess(Site(str(i), np.full((1, 2), float(i))) for i in range(4))
     with pytest.raises(DataError, match="giving a row away"):
         start(name, federation, 2, 2)
 
 
-def test_a_site_decides_how_small_a_cluster_it_sends():
+def test_the_policy_of_a_site_sets_the_smallest_cluster_it_sends():
     X = np.array([[0.0], [0.0], [0.0], [50.0]])
     query = LocalClusters(2, "k-means", n_init=3, max_iter=10, seed=0)
     careful, open_ = Site("a", X), Site("a", X, policy=SitePolicy(min_cluster_size=1))
     np.testing.assert_allclose(sorted(open_.answer(query).centroids[:, 0]), [0, 50])
     reply = careful.answer(query)
     np.testing.assert_array_equal(reply.centroids, [[0.0]])
-    np.testing.assert_array_equal(reply.counts, [4.0])  # the lone row still counts
+    np.testing.assert_array_equal(reply.counts, [4.0])  # the single row still counts
 
 
 def test_a_site_widens_a_mean_that_would_be_too_narrow():
@@ -146,7 +146,7 @@ def test_too_few_centroids_are_filled_up_with_a_warning():
 
 
 def test_weights_cannot_make_a_centroid_of_one_row():
-    """Two rows a cluster, but one of them weighs next to nothing: the mean would be the other."""
+    """Two rows per cluster, one with a negligible weight: the mean would be the other row."""
     X, query = np.array([[0.123], [0.2], [10.77], [10.0]]), LocalClusters(2, "k-means", 3, 10, 0)
     for light in (0.0, 1e-12):
         reply = Site("a", X, sample_weight=[1, light, 1, light]).answer(query)
@@ -156,14 +156,14 @@ def test_weights_cannot_make_a_centroid_of_one_row():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_without_weight_do_not_steer_the_start(name):
+def test_rows_without_weight_do_not_affect_the_initialization(name):
     X = np.concatenate([np.random.default_rng(0).normal(size=(50, 1)), np.full((50, 1), 1e6)])
     federation = InProcess([Site("a", X, sample_weight=np.repeat([1.0, 0.0], 50))])
     assert np.abs(start(name, federation, 3, 1)).max() < 10
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_silent_client_does_not_stop_the_start(blobs, name):
+def test_a_client_that_does_not_reply_does_not_stop_the_initialization(blobs, name):
     X, clients = blobs
 
     class Deaf(InProcess):

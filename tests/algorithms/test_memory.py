@@ -1,4 +1,4 @@
-"""Memory as users meet it: settings, stopping, what is counted, what is refused."""
+"""Memory: settings, stopping, counted bytes and refused combinations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fit(federation, memory="server", **changes):
 
 @pytest.fixture
 def scattered():
-    """Rows without clear groups on clients of different kinds, so that labels change for long."""
+    """Rows without clear groups on unlike clients, so that labels change in many rounds."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2))
     return X, np.argsort(np.argsort(X[:, 0])) // 20  # ten clients, each a slice of the first column
@@ -53,12 +53,12 @@ def pooled(X, start):
     return start
 
 
-# --- where it leads ----------------------------------------------------------------------------
+# --- fixed points ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("memory", LAST_WORD)
 @pytest.mark.parametrize("participation", ["turns", "random"])
-def test_few_clients_a_round_end_at_a_fixed_point_of_pooled_lloyd(scattered, memory, participation):
+def test_few_clients_per_round_end_at_a_fixed_point_of_pooled_lloyd(scattered, memory, participation):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     model = fit(federation, memory, participation=participation, init=X[:4], max_rounds=1000)
@@ -67,7 +67,7 @@ def test_few_clients_a_round_end_at_a_fixed_point_of_pooled_lloyd(scattered, mem
 
 
 @pytest.mark.parametrize("memory", [None, *ALL])
-def test_learning_rate_and_momentum_go_with_every_memory(scattered, memory):
+def test_learning_rate_and_momentum_work_with_every_memory(scattered, memory):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     settings = {"init": X[:4], "clients_per_round": None, "max_rounds": 1}
@@ -82,7 +82,7 @@ def test_learning_rate_and_momentum_go_with_every_memory(scattered, memory):
     np.testing.assert_allclose(path[1], plain + 0.5 * (path[0] - X[:4]))
 
 
-def test_forgetting_is_the_formula(scattered):
+def test_forgetting_follows_its_formula(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     asked, seen, C = [], [], X[:4]
@@ -101,14 +101,14 @@ def test_forgetting_is_the_formula(scattered):
         np.testing.assert_allclose(found, C, rtol=1e-12)
 
 
-def test_a_cluster_long_forgotten_stays_where_it_is():
-    """Its total fades to nothing; what is left of it must not be taken for a place."""
-    word = ClusterStatistics(np.full((1, 1), 1e-200), np.full(1, 3e-201), np.full(1, 1e-201), 0.0, 1.0)
-    np.testing.assert_array_equal(remembered_target(word, np.array([[7.0]]), 1.0, least=1e-100), [[7.0]])
+def test_a_cluster_with_a_negligible_total_does_not_move():
+    """The remaining total is too small to define a centroid."""
+    total = ClusterStatistics(np.full((1, 1), 1e-200), np.full(1, 3e-201), np.full(1, 1e-201), 0.0, 1.0)
+    np.testing.assert_array_equal(remembered_target(total, np.array([[7.0]]), 1.0, least=1e-100), [[7.0]])
 
 
-def test_a_cluster_not_held_for_a_few_rounds_is_still_drawn_to_its_total():
-    """Forgetting fades, it does not cut off."""
+def test_a_cluster_without_rows_for_a_few_rounds_still_moves_to_its_total():
+    """Forgetting is gradual."""
     sites = [Site("a", [[0.0], [1.0]]), Site("b", [[9.0], [10.0]])]
     path = []
     model = FederatedKMeans(
@@ -125,7 +125,7 @@ def test_a_cluster_not_held_for_a_few_rounds_is_still_drawn_to_its_total():
     assert "aaa" in asked[1:] or "bbb" in asked[1:]
 
 
-def test_unknown_clients_stand_in_with_the_centroids_as_they_are(blobs):
+def test_clients_that_never_replied_count_with_the_current_centroids(blobs):
     X, clients = blobs
     federation = InProcess.from_arrays(X, clients)
     start = np.array([[0.0, 0, 0, 0], [6, 6, 0, 0], [0, 6, 6, 5]])
@@ -137,8 +137,8 @@ def test_unknown_clients_stand_in_with_the_centroids_as_they_are(blobs):
     np.testing.assert_allclose(found.d, (sums + others * start) / (counts + others)[:, None])
 
 
-def test_a_cluster_that_nobody_holds_any_more_stays(blobs):
-    """Words with fractional weights leave rounding behind, which is no cluster."""
+def test_a_cluster_that_became_empty_does_not_move(blobs):
+    """Statistics with fractional weights leave rounding errors, which are no cluster."""
     X, clients = blobs
     weight = np.random.default_rng(0).random(len(X))
     federation = InProcess.from_arrays(X, clients, weight)
@@ -154,7 +154,7 @@ def test_a_cluster_that_nobody_holds_any_more_stays(blobs):
 
 
 @pytest.mark.parametrize("n_init", [1, 3])
-def test_restarts_remember_each_for_itself(scattered, n_init):
+def test_each_restart_has_its_own_memory(scattered, n_init):
     X, clients = scattered
     one, two = (
         fit(InProcess.from_arrays(X, clients), memory, n_init=n_init, max_rounds=30) for memory in LAST_WORD
@@ -183,11 +183,11 @@ def test_sites_remember_few_runs(scattered):
         assert all(len(totals) == 3 for totals in site.delta_states.values())
 
 
-# --- trouble -----------------------------------------------------------------------------------
+# --- faults ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("memory", ALL)
-def test_rounds_without_any_answer_pass(scattered, memory):
+def test_rounds_without_replies_are_skipped(scattered, memory):
     X, clients = scattered
     silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n in (3, 7) else ())
     model = fit(silent, memory, init=X[:4], max_rounds=12, tol=0)
@@ -196,7 +196,7 @@ def test_rounds_without_any_answer_pass(scattered, memory):
 
 
 @pytest.mark.parametrize("memory", ALL)
-def test_when_everybody_was_asked_and_nobody_answered_the_run_ends(scattered, memory):
+def test_the_run_ends_when_all_clients_were_asked_and_none_replied(scattered, memory):
     X, clients = scattered
     silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n > 4 else ())
     with pytest.raises(FederationError, match=r"Each of the 10 client.* 5 times and none answered"):
@@ -227,7 +227,7 @@ def test_a_client_that_leaves_is_forgotten(scattered, memory):
     assert model.score_per_sample_ == pytest.approx(expected.mean())
 
 
-def test_fewer_clients_may_stay_than_are_asked_in_a_round(scattered):
+def test_fewer_clients_may_remain_than_are_asked_per_round(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
 
@@ -240,7 +240,7 @@ def test_fewer_clients_may_stay_than_are_asked_in_a_round(scattered):
     assert list(model.history_.asked.iloc[:10]) == [3, 3, 3, 3, 3, 3, 3, 3, 2, 2]
 
 
-def test_when_all_have_left_the_run_says_so(scattered):
+def test_an_error_says_that_all_clients_have_left(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
 
@@ -256,13 +256,13 @@ def test_when_all_have_left_the_run_says_so(scattered):
 
 @pytest.mark.filterwarnings("ignore:The total of the clients' statistics")
 @pytest.mark.parametrize("lost_share", [0.0, 0.3])
-def test_sites_that_restart_all_the_time_do_not_spoil_the_result(scattered, lost_share):
+def test_sites_that_restart_often_do_not_change_the_result(scattered, lost_share):
     X, clients = scattered
     rng = np.random.default_rng(3)
 
     def harm(exchange, inner):
         if exchange < 100 and exchange % 15 == 14:
-            inner.sites[str(rng.integers(10))].delta_states.clear()
+            inner.sites[str(rng.integers(10))].forget_deltas()
 
     federation = Lossy(
         InProcess.from_arrays(X, clients),
@@ -276,7 +276,7 @@ def test_sites_that_restart_all_the_time_do_not_spoil_the_result(scattered, lost
 
 
 @pytest.mark.parametrize("memory", LAST_WORD)
-def test_a_client_that_never_answers_is_not_waited_for(scattered, memory):
+def test_the_run_does_not_wait_for_a_client_that_never_replies(scattered, memory):
     X, clients = scattered
     federation = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: ("6",) if n else ())
     model = fit(federation, memory, init=X[:4], max_rounds=1000)
@@ -287,8 +287,8 @@ def test_a_client_that_never_answers_is_not_waited_for(scattered, memory):
     )
 
 
-def test_a_word_sent_to_one_sum_is_not_taken_for_one_sent_to_another(blobs):
-    """A site brought back from an old copy must not agree with a total it does not know."""
+def test_statistics_counted_in_one_total_are_not_mistaken_for_another(blobs):
+    """A site restored from an old copy must not send a delta to a total that it does not know."""
     X, _ = blobs
     site = Site("a", X)
     update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
@@ -301,8 +301,8 @@ def test_a_word_sent_to_one_sum_is_not_taken_for_one_sent_to_another(blobs):
     assert site.answer(SendDelta(update, "run", "sum", "e4", {"a": None})).difference.n_samples == 240
 
 
-def test_a_repeated_word_is_known_exactly(blobs):
-    """What one difference rounds off the next one brings: then there is nothing left to send."""
+def test_repeated_statistics_are_counted_exactly(blobs):
+    """The next delta includes the rounding error of the last one, until nothing is left to send."""
     X, _ = blobs
     site = Site("a", X + 1e6 / 3, np.random.default_rng(0).random(len(X)))
     here, there = (LocalUpdate(X[rows] + 1e6 / 3, 1, 1e-8, "dynamic", "keep") for rows in ([0, 1], [9, 99]))
@@ -312,11 +312,11 @@ def test_a_repeated_word_is_known_exactly(blobs):
         counted = str(exchange)
     assert not reply.difference.weighted_sum.any()
     (delta_states,) = site.delta_states["run"].values()
-    word = site.answer(SendStatistics(here))
-    np.testing.assert_array_equal(delta_states.counted.high.weighted_sum, word.weighted_sum)
+    statistics = site.answer(SendStatistics(here))
+    np.testing.assert_array_equal(delta_states.counted.high.weighted_sum, statistics.weighted_sum)
 
 
-def test_a_site_must_be_known_by_its_own_name(blobs):
+def test_a_site_must_be_asked_by_its_own_name(blobs):
     X, _ = blobs
     update = LocalUpdate(X[:3], 1, 1e-8, "dynamic", "keep")
     with pytest.raises(FederationError, match=r"'a' was asked .* only of node-17\. .* own names"):
@@ -324,7 +324,7 @@ def test_a_site_must_be_known_by_its_own_name(blobs):
 
 
 class Late(Lossy):
-    """Delivers a client's reply to the question before in place of the latest, as a bad transport might."""
+    """Delivers a client's reply to the previous query instead of the latest, as a bad transport might."""
 
     def __init__(self, inner, who, when):
         super().__init__(inner)
@@ -337,15 +337,15 @@ class Late(Lossy):
         return {**replies, self.who: late} if late is not None else replies
 
 
-def test_a_change_that_comes_late_is_not_counted(scattered):
+def test_a_late_delta_is_not_counted(scattered):
     X, clients = scattered
     federation = Late(InProcess.from_arrays(X, clients), "3", when=5)
     with pytest.raises(FederationError, match="must drop late replies"):
         fit(federation, "client", init=X[:4], clients_per_round=None)
 
 
-def test_two_servers_that_go_on_from_one_state_do_not_mix(scattered):
-    """A run resumed twice by mistake: each sees that the other has come between, and begins anew."""
+def test_two_servers_that_continue_from_one_state_do_not_interfere(scattered):
+    """A run resumed twice by mistake: each server notices the other and starts a new total."""
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     everybody = federation.clients
@@ -364,7 +364,7 @@ def test_two_servers_that_go_on_from_one_state_do_not_mix(scattered):
 
 
 class Forgetful(Lossy):
-    """All its sites always say that they lost what was counted."""
+    """Its sites always reply that they lost their state."""
 
     def total(self, query, clients):
         replies = self.ask(query, clients)
@@ -373,19 +373,19 @@ class Forgetful(Lossy):
         return add_up(replies)
 
 
-def test_sites_that_always_say_they_forgot_do_not_keep_the_server_busy(scattered):
+def test_sites_that_always_report_a_lost_state_end_the_run(scattered):
     X, clients = scattered
     with pytest.raises(FederationError, match="told that nothing is"):
         fit(Forgetful(InProcess.from_arrays(X, clients)), "client", init=X[:4])
 
 
-def test_beginning_anew_costs_an_exchange_and_a_new_round_of_hearing(scattered):
+def test_a_new_total_takes_another_exchange_and_a_new_window(scattered):
     X, clients = scattered
     inner = InProcess.from_arrays(X, clients)
     lossy = Lossy(
         inner,
         lose=lambda n: ("2",) if n in (1, 2) else (),
-        before=lambda n, inner: inner.sites["7"].delta_states.clear() if n == 3 else None,
+        before=lambda n, inner: inner.sites["7"].forget_deltas() if n == 3 else None,
     )
     find_target = find_memory("client", LocalWork(max_local=1))
     state, everybody = State.start(X[:4]), inner.clients
@@ -398,7 +398,7 @@ def test_beginning_anew_costs_an_exchange_and_a_new_round_of_hearing(scattered):
         windows.append(found.window)
         sent.append(found.sent / len(chosen))
         received.append(found.received / max(1, len(found.answered)))
-        if len(windows) in (3, 4):  # beginning anew does not make a silent client speak
+        if len(windows) in (3, 4):  # a new total does not change the count of missed replies
             assert found.memory.response_log.missed == {"2": 2}
     assert exchanges == [1, 1, 1, 2, 1, 1]
     assert windows == [1, 2, 3, None, None, 1]
@@ -406,11 +406,11 @@ def test_beginning_anew_costs_an_exchange_and_a_new_round_of_hearing(scattered):
     assert received[3] == 2 * received[2]
 
 
-def test_frequent_new_beginnings_are_told(scattered):
+def test_frequent_new_totals_cause_a_warning(scattered):
     X, clients = scattered
 
     def harm(exchange, inner):
-        inner.sites["0"].delta_states.clear()
+        inner.sites["0"].forget_deltas()
 
     federation = Lossy(InProcess.from_arrays(X, clients), before=harm)
     with pytest.warns(UserWarning, match=r"started again 5 times.*memory='server'"):
@@ -426,7 +426,7 @@ def test_the_run_used_last_is_kept_longest(blobs):
     assert list(site.delta_states) == ["C", "D", "A", "E"]
 
 
-def test_a_client_sees_only_what_is_meant_for_it(scattered):
+def test_a_client_receives_only_its_own_part_of_a_query(scattered):
     X, clients = scattered
     seen = []
 
@@ -444,10 +444,10 @@ def test_a_client_sees_only_what_is_meant_for_it(scattered):
         assert all(set(part.counted) == {name} for part in bundle.queries)
 
 
-def test_silence_at_a_score_does_not_lose_the_run(scattered):
+def test_a_score_without_replies_does_not_end_the_run(scattered):
     X, clients = scattered
     silent = Lossy(InProcess.from_arrays(X, clients))
-    # Columns, then a round and a score in turn; the last four are tries at the final score.
+    # Columns, then rounds and scores alternately; the last four are attempts at the final score.
     silent.lose = lambda n: "0123456789" if n in (2, 9, 10, 11) else ()
     model = fit(silent, init=X[:4], max_rounds=4, tol=0, score_every=1)
     assert list(model.history_.score.isna()) == [True, False, False, False]
@@ -458,7 +458,7 @@ def test_silence_at_a_score_does_not_lose_the_run(scattered):
         fit(silent, init=X[:4], max_rounds=4, tol=0, score_every=1)
 
 
-def test_silent_restarts_and_optional_questions(scattered):
+def test_restarts_continue_after_rounds_without_replies(scattered):
     X, clients = scattered
     silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n in (4, 6) else ())
     for memory in ALL:
@@ -475,10 +475,10 @@ def test_many_clients_that_never_answer_do_not_slow_the_others(scattered, memory
     model = fit(federation, memory, init=X[:4], max_rounds=1000)
     alone = fit(InProcess.from_arrays(X[clients < 2], clients[clients < 2]), memory, init=X[:4])
     assert model.stop_reason_ == "tol"
-    assert model.n_iter_ < 5 * 6 + 5 * alone.n_iter_  # given up in the sixth turn of five rounds
+    assert model.n_iter_ < 5 * 6 + 5 * alone.n_iter_  # no longer asked after the sixth turn of five rounds
 
 
-def test_a_client_removed_between_question_and_answer_is_silent(scattered):
+def test_a_client_removed_between_query_and_reply_does_not_reply(scattered):
     X, clients = scattered
     federation = Lossy(
         InProcess.from_arrays(X, clients), before=lambda n, inner: n == 3 and inner.remove("4")
@@ -488,11 +488,11 @@ def test_a_client_removed_between_question_and_answer_is_silent(scattered):
     assert list(model.history_.participants) == [10, 10, 9, 9]
 
 
-# --- when to stop ------------------------------------------------------------------------------
+# --- stopping ----------------------------------------------------------------------------------
 
 
-def test_a_quiet_round_is_not_the_end():
-    """The client asked first has settled at once; the others have not been heard."""
+def test_a_round_without_movement_does_not_stop_the_run():
+    """The client asked first does not move its centroids; the others have not replied yet."""
     sites = [Site("a", [[0.0], [1.0]]), Site("b", [[4.0], [20.0]]), Site("c", [[5.0], [40.0]])]
     start = np.array([[0.5], [30.0]])
     model = FederatedKMeans(2, init=start, clients_per_round=1, tol_score=0, random_state=0)
@@ -504,12 +504,12 @@ def test_a_quiet_round_is_not_the_end():
 
 
 def left_after(estimates, window):
-    """All estimates of a run are here."""
+    """Return the predicted change when all estimates of a run are given."""
     return change_left(estimates, window, len(estimates))
 
 
-def test_change_left_is_on_the_safe_side_of_a_slow_end():
-    """Of a score that falls like 1/t, about as much is left as t times the latest change."""
+def test_change_left_is_not_too_small_for_slow_convergence():
+    """For a score that decreases like 1/t, the remaining change is about t times the latest change."""
     for window in (5, 8):
         estimates = tuple(10 + 1 / t for t in range(1, 30 * window + 1))
         left = np.mean(estimates[-window:]) - 10
@@ -517,7 +517,7 @@ def test_change_left_is_on_the_safe_side_of_a_slow_end():
     estimates = tuple(10 + 0.9**t for t in range(40))
     assert left_after(estimates, 1) == left_after(estimates, 5)  # never over fewer than five rounds
     assert left_after(estimates, 4) == left_after(estimates, 8)  # and over whole turns
-    assert left_after(estimates, 20) == float("inf")  # not enough of them
+    assert left_after(estimates, 20) == float("inf")  # too few estimates
 
 
 def test_change_left_by_hand():
@@ -529,11 +529,11 @@ def test_change_left_by_hand():
     assert left_after((7.0, *(9.0,) * 5, *(7.0,) * 5, *(6.0,) * 5), 5) == pytest.approx(2 * 16 / 5 * 2)
     for row in ((*(2.0,) * 14, float("nan")), (float("nan"), *(2.0,) * 14)):
         assert left_after(row, 5) == float("inf")
-    # To and fro in step with who is asked is no change.
+    # Alternation that depends on which clients are asked is no change.
     assert left_after((1.0, 2.0, 1.5, 2.0, 1.2) * 4, 5) == pytest.approx(0, abs=1e-12)
 
 
-def test_the_run_stops_when_the_score_has_settled(scattered):
+def test_the_run_stops_when_the_score_is_stable(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     settings = {"init": X[:8], "max_rounds": 1000, "tol": 0}
@@ -549,7 +549,7 @@ def test_with_all_clients_the_estimate_is_the_score_of_what_was_sent(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     model = fit(federation, init=X[:4], clients_per_round=None, max_rounds=10, tol=0, score_every=1)
-    # Found in a round for the centroids that the round before had arrived at.
+    # A round estimates the score of the centroids that the previous round found.
     np.testing.assert_allclose(model.history_.estimate[1:], model.history_.score[:-1])
 
 
@@ -568,8 +568,8 @@ def test_without_memory_the_score_is_not_known(scattered):
     assert model.stop_reason_ == "max_rounds"
 
 
-def test_nobody_unheard_no_end():
-    """Estimates may be flat because somebody is missing from them."""
+def test_the_run_does_not_stop_before_all_clients_replied():
+    """Estimates may be constant because a client is missing from them."""
     flat = State(np.zeros((1, 1)), np.zeros((1, 1)), 50, (0.0,) * 50, (1.0,) * 50, window=None)
     stopping = Stopping(patience=None, min_rounds=1, tol_score=0.1)
     assert stopping.reason(flat) is None
@@ -577,7 +577,7 @@ def test_nobody_unheard_no_end():
     assert stopping.reason(replace(flat, window=4, movements=(1.0,) * 50)) == "tol_score"
 
 
-def test_the_state_keeps_what_criteria_look_back_on_and_no_more(scattered):
+def test_the_state_keeps_only_what_the_criteria_need(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     kept = {}
@@ -601,7 +601,7 @@ def test_the_state_keeps_what_criteria_look_back_on_and_no_more(scattered):
 
 
 def test_random_participation_can_stop_by_the_score_too():
-    """The window grows and shrinks; what was kept before must not be missing when it grows."""
+    """When the window grows again, the earlier movements must still be there."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2)) + 4 * rng.integers(2, size=(600, 2))
     federation = InProcess.from_arrays(X, np.repeat(np.arange(60), 10))
@@ -610,26 +610,26 @@ def test_random_participation_can_stop_by_the_score_too():
     assert model.stop_reason_ == "tol_score"
 
 
-def test_patience_waits_until_all_have_been_heard(scattered):
+def test_patience_waits_until_all_clients_replied(scattered):
     X, clients = scattered
     federation = InProcess.from_arrays(X, clients)
     for patience in (2, 5):
         model = fit(federation, init=X[:8], clients_per_round=1, patience=patience, tol=0, max_rounds=100)
         assert model.n_iter_ >= 10 + patience - 1
     flat = State(np.zeros((1, 1)), np.zeros((1, 1)), 9, (3.0, 0.0, 2.0, 0.0, 1.0, 0.0), window=2)
-    assert Stopping(patience=5, min_rounds=1, tol=0).reason(flat) is None  # quiet only in every other round
+    assert Stopping(patience=5, min_rounds=1, tol=0).reason(flat) is None  # it moves in every other round
     worse = replace(flat, movements=(1.0, 0.0, 2.0, 0.0, 3.0, 0.0))
     assert Stopping(patience=5, min_rounds=1, tol=0).reason(worse) == "patience"
 
 
-def test_a_tolerance_of_the_score_without_memory_is_told(blobs):
+def test_a_tolerance_of_the_score_without_memory_causes_a_warning(blobs):
     X, clients = blobs
     with pytest.warns(UserWarning, match=r"tol_score=0\.01 has no effect without memory"):
         FederatedKMeans.paper(3, tol_score=0.01, max_rounds=2).fit(X, clients=clients)
 
 
 @pytest.mark.parametrize("n_clients", [3, 4])
-def test_forgetting_can_settle_with_very_few_clients(n_clients):
+def test_forgetting_can_converge_with_very_few_clients(n_clients):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2)) + 3 * np.repeat(np.arange(n_clients), 120 // n_clients)[:, None]
     federation = InProcess.from_arrays(X, np.repeat(np.arange(n_clients), 120 // n_clients))
@@ -637,7 +637,7 @@ def test_forgetting_can_settle_with_very_few_clients(n_clients):
     assert model.stop_reason_ == "tol_score"
 
 
-def test_silent_rounds_do_not_look_like_rest(scattered):
+def test_rounds_without_replies_do_not_count_as_convergence(scattered):
     X, clients = scattered
     silent = Lossy(InProcess.from_arrays(X, clients), lose=lambda n: "0123456789" if n == 9 else ())
     seen = []
@@ -645,22 +645,22 @@ def test_silent_rounds_do_not_look_like_rest(scattered):
         8, init=X[:8], clients_per_round=2, tol=0, tol_score=0, max_rounds=12, random_state=0
     )
     model.fit_federation(silent, on_round=lambda state, info: seen.append(state))
-    assert model.history_.movement[8] == 0  # nobody answered, and all had been heard
+    assert model.history_.movement[8] == 0  # nobody replied, and all had replied before
     assert len(seen[8].movements) == len(seen[7].movements) == 8
     assert len(seen[9].estimates) == 9
 
 
 def test_patience_looks_at_its_own_number_of_movements():
-    """However many are kept for other criteria."""
+    """Independent of how many are kept for other criteria."""
     state = State(np.zeros((1, 1)), np.zeros((1, 1)), 5, (0.5, 9.0, 1.0, 2.0, 3.0))
     assert Stopping(patience=3, min_rounds=1).reason(state) == "patience"
 
 
-# --- who is asked, and what it costs -----------------------------------------------------------
+# --- participation and bytes -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_clients", "n"), [(10, 5), (10, 3), (7, 1), (9, 8)])
-def test_in_turns_nobody_is_asked_again_before_everybody_was(n_clients, n):
+def test_in_turns_all_clients_are_asked_before_any_is_asked_again(n_clients, n):
     stream = np.concatenate([in_turns(n_clients, n, 3, t) for t in range(4 * n_clients)])
     for start in range(0, len(stream) - n_clients, n_clients):
         assert len(set(stream[start : start + n_clients])) == n_clients
@@ -672,7 +672,7 @@ def test_in_turns_nobody_is_asked_again_before_everybody_was(n_clients, n):
 
 
 @pytest.mark.parametrize("participation", PARTICIPATION)
-def test_a_rounds_clients_do_not_depend_on_which_rounds_were_drawn_before(participation):
+def test_the_clients_of_a_round_do_not_depend_on_rounds_drawn_before(participation):
     names = tuple(f"c{place:02}" for place in range(20))
     for round_ in (40, 3, 17, 3, 0, 7, 8, 15, 16):
         places = PARTICIPATION[participation](20, 6, 5, round_)
@@ -680,13 +680,13 @@ def test_a_rounds_clients_do_not_depend_on_which_rounds_were_drawn_before(partic
         assert sample_clients(names, 6, 5, round_, participation) == expected
 
 
-def test_the_window_is_as_many_rounds_as_everybody_takes():
+def test_the_window_is_the_number_of_rounds_in_which_all_replied():
     clients, response_log = ("a", "b", "c"), ResponseLog()
     windows = []
     for round_, answered in enumerate(["a", "b", "ac", "b", "b", *[""] * 5]):
         response_log = response_log.after(round_, tuple(answered) or ("a",), tuple(answered))
         windows.append(response_log.window(clients, round_))
-    # Then a was asked five times in vain and is not waited for; c was heard in the third round.
+    # Then a did not reply five times and no longer counts; c replied in the third round.
     assert windows == [None, None, 2, 2, 3, 4, 5, 6, 7, 8]
     assert response_log.window(("a", "b"), 9) == 6
     with pytest.raises(FederationError):
@@ -698,7 +698,7 @@ def test_bytes_are_those_of_the_arrays(scattered):
     federation = InProcess.from_arrays(X, clients)
     k, m, n = 4, 2, 2
     tables = {memory: fit(federation, memory, init=X[:k], max_rounds=3).history_ for memory in [None, *ALL]}
-    small = 2 * 8 + len("dynamic") + len("keep")  # max_local, tol_local and two words
+    small = 2 * 8 + len("dynamic") + len("keep")  # max_local, tol_local and two strings
     for memory in (None, "server", 0.9):
         assert (tables[memory].bytes_sent == n * (k * m * 8 + small)).all()
     assert (tables[None].bytes_received == n * (k * m + k) * 8).all()
@@ -706,14 +706,14 @@ def test_bytes_are_those_of_the_arrays(scattered):
         assert (tables[memory].bytes_received == n * (k * m + 2 * k + 2) * 8).all()
     token = 16  # names of the run, the total and an exchange
     assert (tables["client"].bytes_received == n * ((k * m + 2 * k + 3) * 8 + token)).all()
-    # To each the name of the exchange in which it was counted, if it was.
+    # Each client gets the name of the exchange in which it was counted, if any.
     names = n * (3 * token + 1)
     assert list(tables["client"].bytes_sent - tables["server"].bytes_sent) == [names] * 3
     lossy = Lossy(federation, lose=lambda n: "012" if n else ())
     for memory in [None, *ALL]:
         lossy.exchange = 0
         table = fit(lossy, memory, init=X[:k], clients_per_round=None, max_rounds=1).history_
-        # To all that were asked, from all that answered.
+        # Sent to all that were asked, received from all that replied.
         assert table.bytes_sent[0] == tables[memory].bytes_sent[0] / n * 10
         assert table.bytes_received[0] == tables[memory].bytes_received[0] / n * 7
 
@@ -745,7 +745,7 @@ def test_size_of_a_query():
 @pytest.mark.parametrize(
     "bad", [{"weighting": "equal"}, {"weighting": "by_size"}, {"empty_clusters": "relocate"}]
 )
-def test_what_does_not_go_with_memory_is_refused(blobs, memory, bad):
+def test_settings_that_do_not_work_with_memory_are_refused(blobs, memory, bad):
     X, clients = blobs
     with pytest.raises(ParameterError, match=r"does not go with memory.*memory=None"):
         FederatedKMeans(3, memory=memory, **bad).fit(X, clients=clients)
@@ -753,7 +753,7 @@ def test_what_does_not_go_with_memory_is_refused(blobs, memory, bad):
 
 @pytest.mark.parametrize("memory", ALL)
 @pytest.mark.parametrize("weighting", ["dynamic", "by_compactness", "last_counts"])
-def test_rules_that_speak_of_points_only_go_with_memory(blobs, memory, weighting):
+def test_weightings_that_depend_only_on_points_work_with_memory(blobs, memory, weighting):
     X, clients = blobs
     model = FederatedKMeans(3, memory=memory, weighting=weighting, max_local=2, random_state=0)
     assert model.fit(X, clients=clients).score_per_sample_ < 1.2
@@ -771,7 +771,7 @@ def test_an_own_rule_that_speaks_without_points_is_refused_by_the_site(memory):
         model.fit_federation(InProcess(sites))
 
 
-def test_the_papers_settings_are_one_word_away():
+def test_paper_returns_the_settings_of_the_paper():
     assert FederatedKMeans.paper(7, weighting="equal").get_params() == {
         "n_clusters": 7, "weighting": "equal", "clients_per_round": None, "participation": "random",
         "memory": None, "max_local": 5, "learning_rate": 0.01, "momentum": 0.8, "init": "kfed", "n_init": 1,

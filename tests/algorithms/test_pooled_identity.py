@@ -1,4 +1,4 @@
-"""The backbone: one local step, rate 1, no momentum, all clients is Lloyd on the pooled data."""
+"""With one local step, rate 1, no momentum and all clients, a run is Lloyd on the pooled data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def pooled_lloyd(X, centroids, n_steps):
-    """Lloyd's method as a textbook has it; an empty cluster stays where it is."""
+    """Lloyd's method; an empty cluster does not move."""
     path = [centroids]
     for _ in range(n_steps):
         c = path[-1]
@@ -35,7 +35,7 @@ def pooled_lloyd(X, centroids, n_steps):
 @given(federations(), st.integers(1, 6), st.sampled_from([None, None, "server", "client"]))
 @settings(max_examples=400)
 def test_single_steps_are_pooled_lloyd_step_by_step(problem, n_rounds, memory):
-    """DWF with one local step, and with all clients also the last word, wherever it is kept."""
+    """DWF with one local step, and memory at the server or the clients, with all clients."""
     X, clients, start = problem
     seen = []
     model = FederatedKMeans(
@@ -47,8 +47,8 @@ def test_single_steps_are_pooled_lloyd_step_by_step(problem, n_rounds, memory):
         InProcess.from_arrays(X, clients), on_round=lambda state, info: seen.append(state.centroids)
     )
     scale = max(1.0, np.abs(X).max(), np.abs(start).max())
-    # Each step is compared from the same point, so that a tie decided by rounding in an earlier
-    # step cannot hide behind, or be blamed on, a later one.
+    # Each step is compared from the same centroids, so that a tie that rounding decides in one step does
+    # not affect the comparison of later ones.
     for before, after in zip([start, *seen], seen, strict=False):
         np.testing.assert_allclose(after, pooled_lloyd(X, before, 1)[1], rtol=0, atol=1e-10 * scale)
 
@@ -107,7 +107,7 @@ def test_a_run_is_a_pure_function_of_its_seed(problem, seed, init, memory):
         )
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # few rows: k-FED says so
+            warnings.simplefilter("ignore", UserWarning)  # k-FED warns that there are few rows
             return model.fit(X, clients=clients)
 
     one, two = fit(1), fit(2)
@@ -118,7 +118,7 @@ def test_a_run_is_a_pure_function_of_its_seed(problem, seed, init, memory):
 @given(federations(), st.integers(0, 1000))
 @settings(max_examples=50)
 def test_order_of_rows_among_clients_does_not_matter(problem, seed):
-    """Interleaving the clients' rows gives the very same run: a client sees its own rows in order."""
+    """Interleaving the rows of clients does not change the run: the order within a client is the same."""
     X, clients, start = problem
     assume(len(X) >= max(2, len(start)))
     order = np.argsort(clients, kind="stable")
@@ -143,7 +143,7 @@ def test_order_of_rows_among_clients_does_not_matter(problem, seed):
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_permuting_clients_changes_nothing_but_rounding_in_a_whole_run(estimator, seed):
-    """Whoever is called 0, and in whatever order they come, the run is the same."""
+    """Names and order of the clients do not change the run."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 3))
     clients = rng.integers(8, size=120)

@@ -21,7 +21,7 @@ def test_target_is_the_weighted_mean_and_falls_back_to_the_plain_one():
 
 
 def test_fallback_need_not_be_the_old_centroid():
-    """A cluster that is empty at first can win points in a later local step; that is not lost."""
+    """A cluster that is empty at first can get points in a later local step, and these count."""
     models = {
         "a": LocalModel(np.array([[7.0]]), np.zeros(1)),
         "b": LocalModel(np.array([[5.0]]), np.zeros(1)),

@@ -215,7 +215,7 @@ def test_ctrl_c_elsewhere(run, model, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedkmeans.cli.inputs.read_clients", interrupt)
+    monkeypatch.setattr("fedkmeans.cli.files.read_clients", interrupt)
     outcome = run(f"evaluate {model} north.csv")
     assert (outcome.code, outcome.err) == (130, "Interrupted: the command was not finished.\n")
 

@@ -1,15 +1,17 @@
 """Errors of the package as options, counts, names with commas and progress lines."""
 
+import inspect
 import pickle
+from pathlib import Path
 
 import pytest
 
 from fedkmeans._utils.checks import PARAMETERS, check_integer
+from fedkmeans.cli.console import count, exchanged, why_stopped
+from fedkmeans.cli.files import names
 from fedkmeans.cli.fit import WEIGHTING_NAMES
-from fedkmeans.cli.inputs import names
-from fedkmeans.cli.options import OPTIONS, TUNING
-from fedkmeans.cli.progress import _Lines
-from fedkmeans.cli.text import count, exchanged, size, why_stopped
+from fedkmeans.cli.options import OPTIONS, TUNING, Option
+from fedkmeans.cli.progress import watch_rounds
 from fedkmeans.errors import DataError, FedKMeansWarning, ParameterError, Setting, as_typed, option_of
 from fedkmeans.kernels.weighting import WEIGHTINGS
 from fedkmeans.registry import ALGORITHMS
@@ -77,7 +79,27 @@ def test_the_table_has_every_parameter_that_can_be_set():
 def test_errors_name_the_options_of_the_table():
     for name, option in OPTIONS.items():
         parameter = {"k": "n_clusters", "seed": "random_state", "client_column": "client"}.get(name, name)
-        assert option.is_argument or option_of(parameter) in option.spellings()
+        assert not option.flags or option_of(parameter) in option.flags
+
+
+@pytest.mark.parametrize(
+    ("usage", "name", "type_", "default"),
+    [
+        ("--quiet -q", "quiet", bool, False),
+        ("-k --n-clusters K = required", "k", int, inspect.Parameter.empty),
+        ("--learning-rate X", "learning_rate", float, None),
+        ("--out -o PATH = model", "out", Path, Path("model")),
+        ("--only KEY=NAMES...", "only", list[str], None),
+        ("--clients N,N", "clients", str, None),
+        ("MODEL", "model", Path, inspect.Parameter.empty),
+        ("DATA... = none", "data", list[Path], None),
+        ("DIR", "folder", Path, inspect.Parameter.empty),
+    ],
+)
+def test_options_are_declared_as_they_are_typed(usage, name, type_, default):
+    option = Option.of(usage, "Help.")
+    assert (option.name, option.type, option.default) == (name, type_, default)
+    assert option.flags == tuple(word for word in usage.split() if word.startswith("-"))
 
 
 def test_counts():
@@ -96,19 +118,21 @@ def test_counts():
         (1000, "1.0 kB"),
         (54_600, "54.6 kB"),
         (1_260_000, "1.3 MB"),
-        (3e9, "3.0 GB"),
-        (12e15, "12,000.0 TB"),
+        (3_000_000_000, "3.0 GB"),
+        (12_000_000_000_000, "12.0 TB"),
     ],
 )
 def test_sizes(n_bytes, text):
-    assert size(n_bytes) == text
+    assert exchanged({"bytes_sent": [n_bytes, 0], "bytes_received": [1]}) == (
+        f"{text} to the clients, 1 byte back"
+    )
 
 
 def test_what_was_exchanged_is_told_where_it_is_known():
     assert exchanged({"bytes_sent": [500, 600], "bytes_received": [1, 2]}) == (
         "1.1 kB to the clients, 3 bytes back"
     )
-    assert exchanged({}) is exchanged({"round": [1], "movement": [0.5]}) is None
+    assert exchanged({}) == exchanged({"round": [1], "movement": [0.5]}) == ""
 
 
 @pytest.mark.parametrize(
@@ -128,26 +152,20 @@ def test_names_with_commas(given, expected):
     assert names(given, ("x,y", "a", "b", '5" pipe')) == expected
 
 
-def test_progress_lines_become_seldom(monkeypatch):
+def test_progress_lines_become_seldom(monkeypatch, capsys):
     class Round:
         def __init__(self, number):
             self.round, self.movement, self.estimate = number, 0.5, float("nan")
 
-    class Console:
-        def __init__(self):
-            self.lines = []
-
-        def print(self, line, **_):
-            self.lines.append(line)
-
-    now, console = 100.0, Console()
+    now = 100.0
     monkeypatch.setattr("fedkmeans.cli.progress.time.monotonic", lambda: now)
-    lines = _Lines(console, "DWF", 10_000)
-    for number in range(1, 2001):  # 20 s in all
-        now += 0.01
-        lines(None, Round(number))
-    lines.end()
-    rounds = [int(line.split()[2].replace(",", "")) for line in console.lines]
+    with watch_rounds("DWF", 10_000, quiet=False) as observe:
+        for number in range(1, 2001):  # 20 s in all
+            now += 0.01
+            observe(None, Round(number))
+    lines = capsys.readouterr().err.splitlines()
+    rounds = [int(line.split()[2].replace(",", "")) for line in lines]
     assert rounds == [1, 101, 301, 701, 1501, 2000]
-    assert "left" in console.lines[-2]
-    assert "left" not in console.lines[-1]
+    assert lines[1] == "DWF: round 101 of at most 10,000, movement 5.00e-01, at most 1 min 39 s left"
+    assert "left" in lines[-2]
+    assert "left" not in lines[-1]

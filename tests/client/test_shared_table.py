@@ -15,7 +15,7 @@ def table():
     return np.arange(20.0).reshape(10, 2).copy()
 
 
-def test_views_that_follow_one_another_have_a_common_table(table):
+def test_contiguous_views_share_a_table(table):
     found = common_table([table[2:4], table[4:5], table[5:9]])
     np.testing.assert_array_equal(found, table[2:9])
     assert found.base is table
@@ -32,7 +32,7 @@ def test_views_that_follow_one_another_have_a_common_table(table):
         lambda X: [X],
     ],
 )
-def test_other_parts_have_none(table, parts):
+def test_other_views_share_no_table(table, parts):
     assert common_table(parts(table)) is None
 
 
@@ -41,8 +41,8 @@ def test_other_parts_have_none(table, parts):
     [(bounds, "follow_labels"), (follow, "follow_step"), (follow, "follow_steps"), (clients, "add_up")],
 )
 @pytest.mark.parametrize("make", [FederatedKMeans, FederatedKMeans.paper])
-def test_an_interrupted_round_leaves_nothing_half_done_behind(module, where, make, monkeypatch):
-    """After Ctrl-C the same federation may be used again, and must not remember half a round."""
+def test_an_interrupted_round_leaves_no_partial_state(module, where, make, monkeypatch):
+    """After Ctrl-C the same federation can be used again and must have no state of half a round."""
     rng = np.random.default_rng(0)
     X, clients = rng.normal(size=(400, 30)), np.repeat(np.arange(8), 50)
     model = make(5, init=X[:5], max_rounds=12, min_rounds=12, tol=0, random_state=0)
@@ -64,6 +64,6 @@ def test_an_interrupted_round_leaves_nothing_half_done_behind(module, where, mak
     except KeyboardInterrupt:
         assert model.stop_reason_ == "interrupted"
     else:
-        assert not calls  # this way of working has no use for it
+        assert not calls  # this path does not call it
     again = model.fit_federation(federation).cluster_centers_
     np.testing.assert_array_equal(again, expected)

@@ -1,4 +1,4 @@
-"""Statistics of clients of one process, which stay in the kernel's arrays, and totals of them."""
+"""Statistics of clients in one process, which stay in the arrays of the kernel, and their totals."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_stacked_statistics_are_those_of_each_site(problem, kernel, weighting, m
         assert list(found) == sorted(site.name for site in alone)
         for site in alone:
             expected = site.answer(query(centroids, weighting, max_local))
-            if weighting == "by_compactness":  # weights depend on inertia, which may be rounded otherwise
+            if weighting == "by_compactness":  # weights depend on inertia, which may be rounded differently
                 np.testing.assert_allclose(found[site.name].weighted_sum, expected.weighted_sum, rtol=1e-9)
             else:
                 assert_same(found[site.name], expected)
@@ -66,7 +66,7 @@ def test_stacked_statistics_are_those_of_each_site(problem, kernel, weighting, m
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_reply_that_is_kept_stays_as_it_was(problem, kernel):
+def test_a_stored_reply_does_not_change(problem, kernel):
     X, clients, _ = problem
     federation = InProcess.from_arrays(X, clients, kernel=kernel)
     first = federation.ask(query(X[:5]), federation.clients)
@@ -81,7 +81,7 @@ def test_a_reply_that_is_kept_stays_as_it_was(problem, kernel):
 @pytest.mark.parametrize("memory", ["server", "client", 0.9])
 @pytest.mark.parametrize("clients_per_round", [None, 4])
 def test_plain_and_stacked_replies_lead_to_the_same_bits(problem, kernel, memory, clients_per_round):
-    """Through `Lossy` the server gets plain records, as over a network."""
+    """With `Lossy` the server gets plain messages, as over a network."""
     X, clients, weight = problem
     model = FederatedKMeans(
         5, memory=memory, clients_per_round=clients_per_round, init=X[:5], max_rounds=25, tol_score=0, tol=0,
@@ -109,7 +109,7 @@ def test_restarts_that_share_an_exchange_do_not_mix(problem):
 
 
 def some_statistics(rng, last, k, m):
-    """New statistics: some clusters as they were, some without points, numbers of very different sizes."""
+    """New statistics: some clusters unchanged, some without points, numbers of very different sizes."""
     size = 10.0 ** rng.integers(-8, 9)
     weight = np.where(rng.random(k) < 0.3, 0.0, rng.random(k) * size)
     sums = np.where(weight[:, None] > 0, rng.normal(size=(k, m)) * size, 0.0)
@@ -120,7 +120,7 @@ def some_statistics(rng, last, k, m):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_both_kernels_renew_a_total_with_the_same_bits(seed):
+def test_both_kernels_update_a_total_with_the_same_bits(seed):
     rng = np.random.default_rng(seed)
     k, m, names = 4, 21, tuple("abcdef")
     tables = {kernel: LatestStatistics(names, k, m) for kernel in KERNELS}

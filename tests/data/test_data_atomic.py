@@ -95,7 +95,7 @@ def test_a_new_folder(tmp_path):
     assert names(tmp_path / "model") == ["a"]
 
 
-def test_a_failing_folder_leaves_the_old_one(tmp_path):
+def test_a_failure_leaves_the_old_folder(tmp_path):
     target = tmp_path / "model"
     target.mkdir()
     (target / "a").write_text("old")
@@ -105,7 +105,7 @@ def test_a_failing_folder_leaves_the_old_one(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
-def test_a_failing_swap_puts_the_old_folder_back(tmp_path, monkeypatch):
+def test_a_failing_swap_restores_the_old_folder(tmp_path, monkeypatch):
     target = tmp_path / "model"
     target.mkdir()
     (target / "a").write_text("old")

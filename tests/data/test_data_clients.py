@@ -5,7 +5,7 @@ from fedkmeans.data import labels_by_file, read_clients
 from fedkmeans.errors import DataError, as_typed
 
 
-def test_one_file_a_client(write):
+def test_one_file_per_client(write):
     a, b = write("a.csv", "x,y\n1,2\n"), write("b.csv", "x,y\n3,4\n5,6\n")
     clients = read_clients([b, str(a)])
     assert [client.name for client in clients] == ["b", "a"]
@@ -92,7 +92,7 @@ def test_files_without_names_are_compared_by_count(tmp_path):
 
 
 @pytest.mark.parametrize("first", ["named", "nameless"])
-def test_files_with_and_without_names_do_not_go_together(write, tmp_path, first):
+def test_files_with_and_without_names_cannot_be_combined(write, tmp_path, first):
     np.save(tmp_path / "b.npy", np.ones((1, 2)))
     paths = [write("a.csv", "u,v\n1,2\n"), tmp_path / "b.npy"]
     with pytest.raises(DataError) as caught:
@@ -112,7 +112,7 @@ def test_clients_say_whether_their_columns_have_names(write):
     ]
 
 
-def test_a_link_is_called_as_it_is(write, tmp_path):
+def test_a_client_is_named_after_the_link_not_its_target(write, tmp_path):
     data = write("store/v7.csv", "x\n1\n")
     (tmp_path / "zurich.csv").symlink_to(data)
     clients = read_clients([tmp_path / "zurich.csv"])
@@ -125,7 +125,7 @@ def test_a_link_is_called_as_it_is(write, tmp_path):
         read_clients([tmp_path / "bern.csv"])
 
 
-def test_links_in_a_circle(tmp_path):
+def test_links_in_a_cycle(tmp_path):
     (tmp_path / "a.csv").symlink_to(tmp_path / "b.csv")
     (tmp_path / "b.csv").symlink_to(tmp_path / "a.csv")
     with pytest.raises(DataError, match=r"client 'a' .*cannot be read: .*symbolic links"):
@@ -140,7 +140,7 @@ def test_links_in_a_circle(tmp_path):
         ("meta.json", '{"a": 1}'),
     ],
 )
-def test_a_file_that_is_no_table_beside_those_that_are(write, tmp_path, name, content):
+def test_a_file_that_is_no_table_among_tables(write, tmp_path, name, content):
     write("a.csv", "x,y\n1,2\n")
     write("b.csv", "x,y\n3,4\n")
     write(name, content)
@@ -152,7 +152,7 @@ def test_a_file_that_is_no_table_beside_those_that_are(write, tmp_path, name, co
     assert "\n" not in str(caught.value)
 
 
-def test_an_error_in_an_ordinary_file_does_not_propose_to_move_it(write, tmp_path):
+def test_an_error_in_a_table_does_not_suggest_to_move_it(write, tmp_path):
     write("a.csv", "x,y\n1,2\n")
     write("b.csv", "x,y\n3\n")
     with pytest.raises(DataError, match="line 2 has 1 value") as caught:
@@ -160,7 +160,7 @@ def test_an_error_in_an_ordinary_file_does_not_propose_to_move_it(write, tmp_pat
     assert "move it" not in str(caught.value)
 
 
-def test_a_folder_of_folders_says_so(write, tmp_path):
+def test_a_folder_with_only_folders_is_refused(write, tmp_path):
     write("north/a.csv", "x\n1\n")
     (tmp_path / "empty").mkdir()
     with pytest.raises(
@@ -169,7 +169,7 @@ def test_a_folder_of_folders_says_so(write, tmp_path):
         read_clients(tmp_path)
 
 
-def test_clients_for_a_model_are_not_told_to_drop_columns(write):
+def test_errors_on_clients_for_a_model_do_not_suggest_to_drop_columns(write):
     paths = [write("a.csv", "x,y,u\n1,2,3\n"), write("b.csv", "x,z\n3,4\n")]
     with pytest.raises(DataError, match="give all files the columns of the model") as caught:
         read_clients(paths, fixed_columns=True)
@@ -203,7 +203,7 @@ def test_a_client_in_two_files(write):
         read_clients(paths, client="site")
 
 
-def test_labels_go_back_to_the_rows_they_came_from(write):
+def test_labels_are_in_the_order_of_the_rows_of_each_file(write):
     both = write("both.csv", "site,x\nB,1\nA,2\nB,?\nA,4\n")
     more = write("more.csv", "site,x\nC,7\n")
     clients = read_clients([both, more], client="site", missing="drop_rows")

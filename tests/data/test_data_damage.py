@@ -1,4 +1,4 @@
-"""Files that are damaged, of another format than they say, or hold no table."""
+"""Files that are damaged, have the wrong format, or contain no table."""
 
 import gc
 import os
@@ -65,7 +65,7 @@ def test_a_damaged_npy_header(tmp_path):
 
 
 def test_an_error_does_not_show_the_row_it_is_about(write):
-    secret = "".join(reversed("tneitaP"))  # spelled so that the traceback does not quote it from here
+    secret = "".join(reversed("tneitaP"))  # reversed, so that the traceback does not contain it
     path = write("a.csv", f"name,b\n{secret}\n")
     with pytest.raises(DataError, match="line 2 has 1 value ") as caught:
         read_table(path)
@@ -99,7 +99,7 @@ def test_truncated_files(tmp_path, name, share):
 
 
 class Bomb:
-    """Something whose unpickling would be noticed."""
+    """An object whose unpickling has a visible effect."""
 
     def __reduce__(self):
         return (pytest.fail, ("a pickle was opened",))
@@ -124,7 +124,7 @@ def test_objects_as_labels_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.parquet", "a.feather"])
 @pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"", b"\x80\x04."])
-def test_no_advice_of_a_library_is_passed_on(write, name, content):
+def test_unsafe_advice_of_libraries_is_left_out(write, name, content):
     with pytest.raises(DataError, match="damaged or not of the format") as caught:
         read_table(write(name, content))
     message = str(caught.value)
@@ -170,12 +170,15 @@ def test_arrays_that_cannot_be_used(tmp_path, array, message):
         read_table(tmp_path / "a.npy")
 
 
-def test_npz_must_hold_fitting_arrays(tmp_path):
+def test_arrays_in_npz_must_have_valid_names_and_lengths(tmp_path):
     np.savez(tmp_path / "a.npz", data=np.eye(2))
     with pytest.raises(DataError, match=r"a\.npz' has no array 'X' but 'data'"):
         read_table(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", X=np.eye(2), y=np.zeros(3))
     with pytest.raises(DataError, match=r"a\.npz'.*array 'y' has shape \(3,\) where 'X' has 2 rows"):
+        read_table(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", X=np.array(3.0), y=np.zeros(1))
+    with pytest.raises(DataError, match=r"a\.npz' holds an array of shape \(\);.*2-D"):
         read_table(tmp_path / "a.npz")
     with (tmp_path / "a.npy").open("wb") as handle:
         np.savez(handle, X=np.eye(2))

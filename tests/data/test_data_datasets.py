@@ -19,7 +19,7 @@ def idx(array):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """An empty FEDKMEANS_DATA in which tests put their own files."""
+    """An empty FEDKMEANS_DATA for the files of a test."""
     monkeypatch.setenv("FEDKMEANS_DATA", str(tmp_path))
     return tmp_path
 
@@ -43,7 +43,7 @@ def test_synthetic_is_the_set_of_the_paper():
     data = load_synthetic()
     assert data.X.shape == (10_100, 2)
     assert np.bincount(data.y).tolist() == [2000] * 5 + [100]
-    random.seed(1)  # the paper's own way of drawing; the loader must not depend on global state
+    random.seed(1)  # as in the paper's code; the loader must not depend on global state
     first = [2 * random.random() - 1, 2 * random.random() - 1]
     np.testing.assert_array_equal(data.X[10_000], first)
     assert np.abs(data.X[10_000:]).max() <= 1
@@ -51,7 +51,7 @@ def test_synthetic_is_the_set_of_the_paper():
     assert score == pytest.approx(0.0743, abs=5e-5)
 
 
-def test_synthetic_leaves_the_global_generator_alone():
+def test_synthetic_does_not_use_the_global_generator():
     random.seed(7)
     expected = random.random()
     random.seed(7)

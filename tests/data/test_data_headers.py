@@ -1,4 +1,4 @@
-"""First lines and column names: what is a header, what is none, and names that cannot be used."""
+"""Detection of headers, and column names that cannot be used."""
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +99,6 @@ def test_no_message_shows_a_control_character_from_a_file_or_a_caller(write):
         assert "\x1b" not in str(caught.value)
 
 
-def test_arrays_do_not_mind_the_header(tmp_path):
+def test_arrays_ignore_the_header_option(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[0, 1], [5, 6]]))
     assert read_table(tmp_path / "a.npy", header=True).X.shape == (2, 2)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 CSV = 'a,note\n1.0,"x, y"\n?,é\n03,z\n'
 
 
-def test_text_is_copied_as_it_stands(write, tmp_path):
+def test_text_is_copied_unchanged(write, tmp_path):
     path = write("in.csv", CSV)
     kept = read_table(path, drop=["note"], missing="drop_rows").kept
     write_labels(path, np.array([5, 7]), tmp_path / "out.csv", kept=kept)
@@ -40,7 +40,7 @@ def test_columnar_formats_keep_types_and_have_nulls(write, tmp_path, suffix, rea
 @pytest.mark.parametrize(
     ("suffix", "read"), [(".parquet", pq.read_table), (".feather", pa_feather.read_table)]
 )
-def test_text_that_numbers_would_not_give_back_stays_text(write, tmp_path, suffix, read):
+def test_text_that_is_not_the_usual_form_of_a_number_stays_text(write, tmp_path, suffix, read):
     texts = {
         "zip": ["001", "?", "20"],
         "signed": ["+1", "2", "3"],
@@ -78,7 +78,7 @@ def test_an_empty_line_is_a_missing_value_where_there_is_one_column(write, tmp_p
     assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {"a": [1, None, 3], "cluster": [7, None, 8]}
 
 
-def test_a_trailing_delimiter_and_line_breaks_in_quotes_are_copied_well(write, tmp_path):
+def test_a_trailing_delimiter_and_quoted_line_breaks_are_copied(write, tmp_path):
     path = write("in.csv", '"a\nx",note,\n1,"u\nv",\n2,w,\n')
     write_labels(path, np.array([7, 8]), tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == 'a x,note,cluster\n1,"u\nv",7\n2,w,8\n'
@@ -95,7 +95,7 @@ def test_labels_for_a_file_whose_first_line_may_be_names(write, tmp_path, header
     assert (tmp_path / "out.csv").read_text() == (expected or "x0,x1,cluster\n0,1,9\n5,6,9\n")
 
 
-def test_npy_holds_the_labels_alone(write, tmp_path):
+def test_npy_has_only_the_labels(write, tmp_path):
     write_labels(
         write("in.csv", CSV), np.array([5, 7]), tmp_path / "out.npy", kept=np.array([True, False, True])
     )
@@ -146,7 +146,7 @@ def test_places_and_formats_that_do_not_work(write, tmp_path):
 
 
 def test_a_failure_leaves_nothing_behind(write, tmp_path):
-    path = write("in.csv", b"a,b\n1,\xe9\n")  # not UTF-8, which shows only when the row is copied
+    path = write("in.csv", b"a,b\n1,\xe9\n")  # not UTF-8, which is found only when the row is copied
     with pytest.raises(DataError, match=r"in\.csv' cannot be copied row by row.*save it as UTF-8"):
         write_labels(path, np.array([0]), tmp_path / "out.csv")
     assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]

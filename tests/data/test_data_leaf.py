@@ -32,7 +32,7 @@ def test_a_leaf_file(write):
     assert data.client_names == ("ann", "bob")
 
 
-def test_a_folder_of_leaf_files_numbers_users_through(write, tmp_path):
+def test_users_are_numbered_across_the_files_of_a_folder(write, tmp_path):
     other = {"users": ["cy"], "num_samples": [1], "user_data": {"cy": {"x": [[9, 9]], "y": [0]}}}
     write("b.json", json.dumps(other))
     write("a.json", json.dumps(GOOD))
@@ -87,7 +87,7 @@ def test_absent_files_and_folders_without_any(tmp_path):
         load_leaf(tmp_path)
 
 
-def test_files_of_a_folder_must_fit_together(write, tmp_path):
+def test_files_of_a_folder_must_be_consistent(write, tmp_path):
     write("a.json", json.dumps(GOOD))
     write("b.json", json.dumps(GOOD) + " ")
     with pytest.raises(DataError, match=r"user 'ann' is in file .*a\.json.*b\.json.*one at a time"):

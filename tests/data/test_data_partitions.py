@@ -70,14 +70,14 @@ def test_iid_is_shuffled():
     assert (np.diff(clients) != 0).sum() > 500  # in order there would be 9 changes
 
 
-def test_clustered_is_one_k_means_cluster_a_client():
+def test_clustered_is_one_k_means_cluster_per_client():
     centers = np.array([[0, 0], [100, 0], [0, 100], [100, 100]])
     truth = np.repeat(np.arange(4), 25)
     X = centers[truth] + rng().normal(size=(100, 2))
     assert adjusted_rand_score(truth, clustered(X, 4, rng(3))) == 1
 
 
-def test_clustered_is_silent_though_five_steps_do_not_converge():
+def test_clustered_does_not_warn_that_five_steps_do_not_converge():
     X = np.repeat([[0.0], [1.0]], 10, axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -105,7 +105,7 @@ def test_clustered_uses_the_settings_of_the_paper(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize("rule", [clustered, half_iid])
-def test_data_reaches_scikit_learn_in_its_own_type(monkeypatch, dtype, rule):
+def test_scikit_learn_gets_the_data_in_its_dtype(monkeypatch, dtype, rule):
     seen = []
 
     class Spy(KMeans):
@@ -131,7 +131,7 @@ def test_values_whose_squares_overflow_are_a_data_error(rule):
             rule(1e200 * rng().normal(size=(40, 3)), 3, rng())
 
 
-def test_half_iid_lies_between_the_two():
+def test_half_iid_is_between_iid_and_clustered():
     truth = np.repeat(np.arange(10), 100)
     X = (100 * truth[:, None] + rng().normal(size=(1000, 1))).astype(float)
     scores = [
@@ -178,7 +178,7 @@ def test_small_alpha_is_less_even_than_large_alpha():
 
 
 @pytest.mark.parametrize("alpha", [1e-300, 1e308])
-def test_dirichlet_survives_extreme_concentrations(alpha):
+def test_dirichlet_works_with_extreme_concentrations(alpha):
     sizes = np.bincount(dirichlet(np.zeros(100, dtype=int), 4, alpha, rng()), minlength=4)
     assert sizes.sum() == 100
     assert sizes.min() >= 1
@@ -225,13 +225,13 @@ def test_by_column_refuses_what_is_no_column(values):
         ("sorted", 2, {}, "unknown partitioner 'sorted'; choose one of 'iid', 'half-iid', 'non-iid'"),
     ],
 )
-def test_senseless_parameters_are_refused(name, n_clients, options, message):
+def test_invalid_parameters_are_refused(name, n_clients, options, message):
     with pytest.raises(ParameterError, match=message):
         partition(name, np.arange(8.0)[:, None], np.zeros(8), n_clients, rng(), **options)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_partitioners_by_label_need_fitting_labels(name):
+def test_partitioners_by_label_need_one_label_per_row(name):
     X = np.zeros((4, 1))
     with pytest.raises(ParameterError, match="give the labels y"):
         partition(name, X, None, 2, rng(), **OPTIONS[name])

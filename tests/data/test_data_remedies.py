@@ -1,4 +1,4 @@
-"""What an error proposes: guesses at values that are no numbers, and remedies where columns are fixed."""
+"""Remedies in errors: for values that are no numbers, and for the fixed columns of a model."""
 
 import warnings
 
@@ -63,7 +63,7 @@ def test_columns_of_a_model_cannot_be_left_out(write, content, options, message)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.npy", "a.json"])
-def test_large_values_bring_no_warnings(write, tmp_path, name):
+def test_large_values_cause_no_warnings(write, tmp_path, name):
     path = write(
         name,
         "a,b\n1e200,-1e200\n"
@@ -74,7 +74,7 @@ def test_large_values_bring_no_warnings(write, tmp_path, name):
         np.save(path, np.array([[1e200, -1e200]]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        if name == "a.json":  # LEAF's files are read in single precision
+        if name == "a.json":  # LEAF files are read in single precision
             with pytest.raises(DataError, match=r"user 'u': 'x' holds values beyond single precision"):
                 read_table(path)
         else:

@@ -73,7 +73,7 @@ def test_text_without_header_gets_names(write, name, content):
     assert table.X.tolist() == [[1.5, 3], [4, 6]]
 
 
-def test_line_breaks_within_quotes_where_blocks_of_the_reader_meet(write):
+def test_quoted_line_breaks_at_the_border_of_two_blocks_of_the_reader(write):
     note = "\n" * 200  # most of the file is line breaks, so a block of 1 MiB ends within quotes
     content = "a,note\n" + "".join(f'{i},"{note}"\n' for i in range(12_000))
     table = read_table(write("a.csv", content), drop=["note"])
@@ -93,7 +93,7 @@ def test_line_breaks_within_quotes_where_blocks_of_the_reader_meet(write):
         ((np.bool_, np.float32), np.float32),
     ],
 )
-def test_types_are_kept_where_columns_agree(tmp_path, save, types, expected):
+def test_the_common_type_of_columns_is_kept(tmp_path, save, types, expected):
     path = str(tmp_path / ("t.parquet" if save is pq.write_table else "t.feather"))
     save(pa.table({f"c{i}": np.array([0, 1, 1], dtype=t) for i, t in enumerate(types)}), path)
     table = read_table(path)
@@ -118,7 +118,7 @@ def test_many_chunks_and_dropped_rows_line_up(tmp_path):
     values = np.arange(100.0)
     values[[3, 55]] = np.nan
     columns = pa.table({"a": values, "b": np.arange(100)})
-    pa_feather.write_feather(columns, str(tmp_path / "t.feather"), chunksize=7)  # parquet joins its groups
+    pa_feather.write_feather(columns, str(tmp_path / "t.feather"), chunksize=7)  # parquet merges groups
     table = read_table(tmp_path / "t.feather", missing="drop_rows")
     assert table.n_dropped == 2
     np.testing.assert_array_equal(table.X[:, 0], np.delete(np.arange(100), [3, 55]))
@@ -140,7 +140,7 @@ def test_npy_keeps_its_type(tmp_path):
     assert (labelled.X.tolist(), labelled.labels.tolist()) == ([[1], [3]], [2, 4])
 
 
-def test_npz_brings_labels_and_clients(tmp_path):
+def test_npz_with_labels_and_clients(tmp_path):
     arrays = {"X": np.eye(3, dtype=np.float32), "y": np.array([2, 1, 0]), "client": np.array(["b", "a", "b"])}
     np.savez(tmp_path / "a.npz", **arrays)
     for options in ({}, {"label": "y", "client": "client"}):
@@ -191,7 +191,7 @@ def test_every_row_missing(write):
         read_table(path, missing="drop_rows")
 
 
-def test_a_row_without_client_is_refused_in_any_case(write):
+def test_a_row_without_client_is_always_refused(write):
     path = write("h.csv", "a,site\n1,x\n2,\n")
     with pytest.raises(DataError, match=r"h\.csv'.*client column 'site' is empty in 1 row; fill it in"):
         read_table(path, client="site", missing="drop_rows")
@@ -253,7 +253,7 @@ def test_columns_that_are_not_numeric_are_all_named(write):
         ({"columns": []}, "no columns left"),
     ],
 )
-def test_wrong_columns_are_named_with_near_ones(write, options, message):
+def test_unknown_columns_are_named_with_similar_ones(write, options, message):
     path = write("h.csv", CSV)
     with pytest.raises(DataError, match=r"client 'bern' \(file .*h\.csv'\).*" + message):
         read_table(path, client_name="bern", **options)
@@ -262,6 +262,12 @@ def test_wrong_columns_are_named_with_near_ones(write, options, message):
 def test_labels_that_are_not_utf8(write):
     with pytest.raises(DataError, match=r"column 'y' is not UTF-8 text; save the file as UTF-8"):
         read_table(write("a.csv", b"a,y\n1,\xe9\n"), label="y")
+
+
+def test_labels_of_an_array_that_are_not_utf8(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.eye(2), y=np.array([b"\xff", b"b"]))
+    with pytest.raises(DataError, match=r"a\.npz': column 'y' is not UTF-8 text; save the file as UTF-8"):
+        read_table(tmp_path / "a.npz")
 
 
 def test_unknown_rule_for_missing(write):

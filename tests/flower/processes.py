@@ -18,12 +18,12 @@ import pandas as pd
 
 from fedkmeans import FederatedKMeans, InProcess, Site
 from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.files import to_toml
 from fedkmeans.flower.deploy.folder import CONNECTION, FederationDetails, FederationFolder, new_federation
 from fedkmeans.flower.deploy.join_file import JoinFile
 from fedkmeans.flower.deploy.joining import Member, make_ready
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.settings import RunSettings, to_run_config
-from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.model import Model
 from fedkmeans.protocol.codec import decode
 from fedkmeans.protocol.exchange import add_up
@@ -204,9 +204,7 @@ class Running:
     def start_site(self, name, *before, **environment):
         """Start a site's SuperNode; `before` stands before its command."""
         member = self.members[name]
-        program = services.supernode(
-            member.join.server, member.authority, member.key, member.folder, member.home, self.ports[name]
-        )
+        program = services.supernode(member.join.server, member.folder, self.ports[name])
         program = replace(
             program, command=(*before, *program.command), environment={**program.environment, **environment}
         )

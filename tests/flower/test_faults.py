@@ -61,7 +61,7 @@ def stop(running, run):
 
 
 def missing(run, name):
-    """Why a site was missing, a text a round; empty where it was not."""
+    """Why a site was missing, one text per round; empty where it was not."""
     return [line["missing"].get(name, "") for line in run.progress()]
 
 
@@ -283,7 +283,7 @@ def test_a_site_that_went_deaf_is_connected_again(running, tmp_path):
 
     (port,) = free_ports(1)
     folder = running.folder
-    gate = Faulty(f"https://{services.address(folder.read())}", str(folder / "authority.crt"))
+    gate = Faulty(f"https://{services.address(folder)}", str(folder / "authority.crt"))
     keys = {"ssl_certfile": folder / "private/server.crt", "ssl_keyfile": folder / "private/server.key"}
     server = uvicorn.Server(uvicorn.Config(gate, host=HERE, port=port, log_level="error", **keys))
     thread = threading.Thread(target=server.run)

@@ -4,6 +4,7 @@ import os
 import ssl
 import stat
 import tomllib
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.flower.deploy import certificates
+from fedkmeans.flower.deploy import files as files_module
 from fedkmeans.flower.deploy.certificates import (
     check_site_private,
     days_left,
@@ -26,9 +29,9 @@ from fedkmeans.flower.deploy.certificates import (
     site_private,
     site_public,
 )
+from fedkmeans.flower.deploy.files import to_toml
 from fedkmeans.flower.deploy.folder import FederationDetails, FederationFolder, new_federation, renew_server
 from fedkmeans.flower.deploy.join_file import JoinFile
-from fedkmeans.flower.deploy.toml import to_toml
 
 SITES = ("north", "south", "own-key")
 HOSPITALS = FederationDetails(
@@ -125,6 +128,23 @@ def test_a_secret_is_not_shown_by_accident(folder):
     join = joined(folder, "north")
     assert join.key.splitlines()[3] not in repr(join)
     assert "PRIVATE" not in repr(certificates.Certified(b"PRIVATE", b""))
+
+
+def test_a_secret_is_not_read_by_who_opened_its_file_early(tmp_path, monkeypatch):
+    spies = []
+
+    @contextmanager
+    def watched(path):
+        with atomic_path(path) as temporary:
+            spies.append(temporary.open("rb"))
+            yield temporary
+
+    monkeypatch.setattr(files_module, "atomic_path", watched)
+    files_module.write_private(tmp_path / "key", "secret")
+    (spy,) = spies
+    with spy:
+        assert spy.read() == b""
+    assert (tmp_path / "key").read_text() == "secret"
 
 
 # --- what is in it -------------------------------------------------------------------------------

@@ -42,9 +42,8 @@ def test_a_server_that_tells_no_time_is_taken_as_it_is(nonsense):
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path):
-    authority = tmp_path / "authority.crt"
-    authority.write_bytes(new_authority("trial").certificate)
-    member = SimpleNamespace(join=SimpleNamespace(server="localhost:1"), authority=authority)
+    (tmp_path / "authority.crt").write_bytes(new_authority("trial").certificate)
+    member = SimpleNamespace(join=SimpleNamespace(server="localhost:1"), folder=tmp_path)
     assert check_server(member) == "localhost:1: Connection refused"
 
 

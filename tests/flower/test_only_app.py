@@ -39,26 +39,27 @@ def test_a_flower_that_works_in_another_way_is_not_used(monkeypatch, name):
 
 
 @pytest.fixture
-def home(tmp_path):
-    home = tmp_path / "it's a home"
-    site_programs.write_programs(home, services.program(site_programs.EXECUTOR))
-    return home
+def folder(tmp_path):
+    folder = tmp_path / "it's a home"
+    site_programs.write_programs(folder, services.program(site_programs.EXECUTOR))
+    return folder
 
 
-def test_a_site_starts_flowers_executor_and_our_app_and_nothing_else(home):
-    path = services.supernode("localhost:1", home, home, home, home, 1).environment["PATH"]
-    assert path == str(home / "bin")
+def test_a_site_starts_flowers_executor_and_our_app_and_nothing_else(folder):
+    path = services.supernode("localhost:1", folder, 1).environment["PATH"]
+    programs = folder / "flower/bin"
+    assert path == str(programs)
     for name in TASK_TYPE_TO_COMMAND.values():
-        assert shutil.which(name, path=path) == str(home / "bin" / name)
-        started = subprocess.run([home / "bin" / name, "--help"], capture_output=True, text=True, check=False)
+        assert shutil.which(name, path=path) == str(programs / name)
+        started = subprocess.run([programs / name, "--help"], capture_output=True, text=True, check=False)
         if name == site_programs.APP:
             assert (started.returncode, "--runtime-api-address" in started.stdout) == (0, True)
         else:
             assert (started.returncode, started.stdout) == (1, "")
             assert "runs the app of fedkmeans and no other" in started.stderr
-    executor = subprocess.run([home / "bin/flower-superexec", "--help"], capture_output=True, check=True)
+    executor = subprocess.run([programs / "flower-superexec", "--help"], capture_output=True, check=True)
     assert b"superexec" in executor.stdout.lower()
-    assert {stat.S_IMODE(program.stat().st_mode) for program in (home / "bin").iterdir()} == {0o700}
+    assert {stat.S_IMODE(program.stat().st_mode) for program in programs.iterdir()} == {0o700}
 
 
 def test_a_folder_that_would_be_two_on_a_path_is_refused(tmp_path):
@@ -66,8 +67,8 @@ def test_a_folder_that_would_be_two_on_a_path_is_refused(tmp_path):
         site_programs.write_programs(tmp_path / "12:30", "flower-superexec")
 
 
-def test_a_site_begins_where_its_app_can_be_started(home):
-    site_programs.check_programs(home)
+def test_a_site_begins_where_its_app_can_be_started(folder):
+    site_programs.check_programs(folder)
 
 
 def test_a_site_does_not_begin_where_its_app_cannot_be_started(tmp_path):

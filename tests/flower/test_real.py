@@ -6,6 +6,7 @@ import sqlite3
 import ssl
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,7 +21,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedkmeans import FederatedKMeans, InProcess
 from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.folder import CONNECTION
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder
 from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.model import Model
 from tests.flower.processes import HERE, blobs, check_model, federation, signal_family, wait_for
@@ -60,7 +61,7 @@ def test_the_model_is_that_of_a_federation_in_process(running, tuning):
 def post(running, path, body=b"", port=None):
     """Send a request to the gate as a site could, with the certificate it has."""
     member = running.members["site-0"]
-    context = ssl.create_default_context(cafile=str(member.authority))
+    context = ssl.create_default_context(cafile=str(member.folder / "authority.crt"))
     address = f"https://{HERE}:{port or running.folder.read().port}{path}"
     request = urllib.request.Request(
         address, data=body, method="POST", headers={"Content-Type": "application/protobuf"}
@@ -102,12 +103,10 @@ def test_what_the_gate_holds_back_is_open_behind_it(running):
 
 def test_a_site_cannot_use_flowers_own_commands(running, tmp_path):
     settings = running.folder.read()
-    home = tmp_path / "flower"
-    home.mkdir()
-    connection = (
-        f'address = "{HERE}:{settings.port}"\nroot-certificates = "{running.folder / "authority.crt"}"\n'
-    )
-    (home / "config.toml").write_text(f"[superlink.{CONNECTION}]\n{connection}")
+    # A folder whose SuperLink would be the gate.
+    outside = FederationFolder(tmp_path)
+    outside.write(replace(settings, port=settings.internal_port, internal_port=settings.port))
+    (tmp_path / "authority.crt").write_bytes((running.folder / "authority.crt").read_bytes())
 
     for command in (
         ("run", str(running.folder / "app")),
@@ -116,7 +115,7 @@ def test_a_site_cannot_use_flowers_own_commands(running, tmp_path):
         ("list",),
     ):
         with pytest.raises(services.FederationError, match="404"):
-            services.call_flwr(home, *command, CONNECTION)
+            services.flwr(outside, *command, CONNECTION)
 
 
 def test_a_site_reads_no_messages_without_its_key(running):
@@ -127,12 +126,12 @@ def test_a_site_reads_no_messages_without_its_key(running):
 def signed_by(running, name):
     """Flower's own client of the server, as a site's SuperNode uses it, with that site's key."""
     member = running.members[name]
-    key = load_ssh_private_key(member.key.read_bytes(), password=None)
+    key = load_ssh_private_key((member.folder / "key").read_bytes(), password=None)
     signer = NodeAuthHttpInterceptor(key, key.public_key())
     return FleetHttpClient.from_server_address(
         member.join.server,
         insecure=False,
-        root_certificates=str(member.authority),
+        root_certificates=str(member.folder / "authority.crt"),
         interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperNode"), signer],
     )
 
@@ -147,7 +146,7 @@ def status_of(call, request):
 
 def waiting_for(running, node):
     """The latest message that lies at the SuperLink for a node: its name and its run."""
-    with sqlite3.connect(f"file:{running.folder.database}?mode=ro", uri=True) as database:
+    with sqlite3.connect(f"file:{running.folder / 'state/superlink.db'}?mode=ro", uri=True) as database:
         sql = "select message_id, run_id from message_ins where dst_node_id = ? and delivered_at = ''"
         signed = node - 2**64 if node >= 2**63 else node
         return database.execute(sql, (signed,)).fetchone()

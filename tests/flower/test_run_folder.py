@@ -80,7 +80,7 @@ def test_a_status_that_cannot_be_written_leaves_the_old_one(folder):
     assert [path.name for path in folder.path.iterdir()] == ["status.json"]
 
 
-def test_a_line_a_round_says_who_is_missing_and_why(folder):
+def test_one_line_per_round_says_who_is_missing_and_why(folder):
     silent = {}
     observe = folder.reporter(7, lambda: silent)
     observe(None, info(1, answered=("a", "b")))
@@ -131,7 +131,7 @@ def test_a_wish_to_stop_ends_a_run_after_its_round(folder):
 
     def wish(state, told):
         if told.round == 3:
-            assert not folder.should_stop
+            assert not (folder.path / "stop").exists()
             folder.ask_to_stop()
         observe(state, told)
 
@@ -144,9 +144,9 @@ def test_a_wish_to_stop_ends_a_run_after_its_round(folder):
 def test_a_run_that_goes_on_is_not_stopped_by_an_old_wish(folder):
     folder.ask_to_stop()
     folder.ask_to_stop()
-    assert folder.should_stop
+    assert (folder.path / "stop").exists()
     folder.make()
-    assert not folder.should_stop
+    assert not (folder.path / "stop").exists()
 
 
 def test_where_things_are(folder):

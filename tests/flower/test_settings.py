@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fedkmeans._utils.checks import PARAMETERS
 from fedkmeans.errors import ParameterError
+from fedkmeans.flower.deploy.files import to_toml
 from fedkmeans.flower.deploy.folder import app_project
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
-from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.registry import ALGORITHMS
 

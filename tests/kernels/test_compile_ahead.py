@@ -59,7 +59,7 @@ def test_what_another_process_compiled_is_not_compiled_again(tmp_path):
 def cold(tmp_path, monkeypatch):
     """As if nothing were compiled yet; the process that compiles is another, which can be chosen."""
     monkeypatch.setattr(compile_ahead, "_n_cores", lambda: 2)
-    monkeypatch.setattr(compile_ahead, "_cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(compile_ahead, "_cache_folder", lambda: tmp_path)
     started = []
 
     def instead_of_compiling(script):
@@ -72,40 +72,35 @@ def cold(tmp_path, monkeypatch):
         return started
 
     yield instead_of_compiling
-    for name in list(compile_ahead._children):
-        compile_ahead._finish(name)
+    compile_ahead.wait()
 
 
-GOOD = "import sys, pathlib; print('scan'); print('steps'); pathlib.Path(sys.argv[-1]).touch()"
+GOOD = "import sys, pathlib; pathlib.Path(sys.argv[-1]).touch()"
 
 
 def test_happens_once_for_each_type_and_kind_of_steps(cold):
     started = cold(GOOD)
-    for dtype, max_local in [("float64", 5), ("float64", 3), ("float64", 1), ("float32", 5)] * 2:
-        compile_ahead.start(dtype, max_local)
-        compile_ahead.wait(dtype, compile_ahead.STEPS)
-        compile_ahead._finish(dtype)
-    assert [command[3:5] for command in started] == [["float64", "2"], ["float64", "1"], ["float32", "2"]]
+    kinds = [("float64", "steps"), ("float64", "step"), ("float32", "steps")]
+    for kind in kinds * 2:
+        compile_ahead.start(*kind)
+        compile_ahead.wait()
+    assert [tuple(command[3:5]) for command in started] == kinds
 
 
-def test_waits_for_what_is_asked_for(cold):
-    cold("import sys, time; print('scan', flush=True); time.sleep(0.5); print('steps', flush=True)")
-    compile_ahead.start("float64", 5)
-    child = compile_ahead._children["float64"]
-    compile_ahead.wait("float64", compile_ahead.SCAN)
-    assert child.printed == {"scan"}
-    compile_ahead.wait("float32", compile_ahead.STEPS)  # of which nothing is being compiled
-    compile_ahead.wait("float64", compile_ahead.STEPS)
-    assert child.printed == {"scan", "steps"}
-    assert not compile_ahead._children  # so that rounds lose no time with it
+def test_waits_until_it_is_done(cold, tmp_path):
+    cold(f"import time; time.sleep(0.5); {GOOD}")
+    compile_ahead.start("float64", "steps")
+    assert not list(tmp_path.iterdir())
+    compile_ahead.wait()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert not compile_ahead._running  # so that rounds lose no time with it
 
 
-@pytest.mark.parametrize("script", ["raise SystemExit(1)", "print('scan'); raise SystemExit(1)"])
-def test_a_process_that_fails_is_not_waited_for(cold, script):
-    cold(script)
-    compile_ahead.start("float64", 5)
-    compile_ahead.wait("float64", compile_ahead.STEPS)
-    assert not compile_ahead._children
+def test_a_process_that_fails_is_not_waited_for(cold):
+    cold("raise SystemExit(1)")
+    compile_ahead.start("float64", "steps")
+    compile_ahead.wait()
+    assert not compile_ahead._running
 
 
 def test_not_with_one_core_nor_without_a_cache_nor_in_a_frozen_program(cold, monkeypatch):
@@ -113,8 +108,8 @@ def test_not_with_one_core_nor_without_a_cache_nor_in_a_frozen_program(cold, mon
     for name, value in [("_n_cores", lambda: 1), ("_cache_folder", lambda: None)]:
         with monkeypatch.context() as patch:
             patch.setattr(compile_ahead, name, value)
-            compile_ahead.start("float64", 5)
+            compile_ahead.start("float64", "steps")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "frozen", True, raising=False)
-        compile_ahead.start("float64", 5)
+        compile_ahead.start("float64", "steps")
     assert not started

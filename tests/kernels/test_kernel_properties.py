@@ -425,14 +425,15 @@ def lines_walked(n_walks):
 
 
 WALKED = {
-    "score_clients", "scan_clients", "scan", "add_rows", "add_long_rows", "settle", "nearest_by_definition",
+    "score_clients", "scan_clients", "scan", "add_rows", "add_long_rows", "nearest_by_definition",
     "nearest_by_product", "two_lowest", "decide", "exact_square", "add_weighted_rows", "follow_labels",
     "relax", "tighten", "measure", "follow_step", "renew_means", "follow_steps", "answer_stands",
     "gram_matrix", "gram_error", "sum_gram", "move_row", "gram_steps", "first_movement_is_small",
     "two_lowest_means", "consider_received", "decide_by_means", "find_local", "mean_of", "means_move",
-    "movement_of", "inertia_of_clients", "coarse_distance", "coarsen", "load_coarse", "single_movements",
-    "place_centroids", "scan_client", "drop_empty", "move_to_means", "start_steps",
+    "inertia_of_clients", "coarsen", "scan_client", "drop_empty", "move_to_means", "start_steps",
     "choose_labels", "freeze_empty", "change_labels", "surely_moves", "sum_first", "last_labels",
+    "scan_dense", "copy_rows", "coarse_distance", "copy_centroids", "keep_centroids", "settle",
+    "new_dense_scratch", "new_workspace", "most_rows", "focus", "movements",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How near the last word comes to pooled Lloyd from the same start, with few clients a round."""
+"""How close last-word k-means comes to pooled Lloyd from the same start, with few clients per round."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_mnist(distribution, clients_per_round, rounds, bar):
 @pytest.mark.paper
 @pytest.mark.parametrize("distribution", ["iid", "half-iid", "non-iid"])
 def test_mnist_with_all_clients_is_pooled_lloyd(distribution):
-    """The same centroids, round by round, and as many rounds as Lloyd takes steps."""
+    """The same centroids in every round, and as many rounds as Lloyd makes steps."""
     federation = federation_of("mnist-10k", distribution, 0)
     start = start_of(federation, 20, 0)
     X = np.concatenate([site.X for site in federation.sites.values()])
@@ -74,7 +74,7 @@ def test_mnist_with_all_clients_is_pooled_lloyd(distribution):
         centroids = lloyd(X, centroids, 1)
         np.testing.assert_allclose(found, centroids, rtol=0, atol=1e-10)
     assert model.stop_reason_ == "tol"
-    # The last step is the first that moves nothing.
+    # The last step is the first without movement.
     assert np.abs(path[-2] - path[-3]).max() > 0
     np.testing.assert_array_equal(path[-1], path[-2])
 

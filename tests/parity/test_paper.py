@@ -49,7 +49,7 @@ def federation_of(dataset, distribution, seed, **options):
 
 
 def score_of(dataset, distribution, algorithm, seed, max_rounds):
-    # The authors' clients send clusters of a single row too; so must ours, to be compared.
+    # As in the authors' code, clients send clusters of a single row, too.
     federation = federation_of(dataset, distribution, seed, policy=SitePolicy(min_cluster_size=1))
     k = N_CLUSTERS[dataset]
     if algorithm == "k-FED":

@@ -11,7 +11,7 @@ from fedkmeans.client.handlers import handles_each
 from fedkmeans.errors import FederationError, WireError
 from fedkmeans.protocol.codec import decode, encode
 from fedkmeans.protocol.constraints import Array, Whole
-from fedkmeans.protocol.declaration import Query, Reply, message, reply_type
+from fedkmeans.protocol.declaration import Additive, Query, Reply, message, reply_type
 from fedkmeans.protocol.exchange import Ask, AskTotal, run
 from fedkmeans.protocol.messages import Bundle, Describe
 from fedkmeans.protocol.validation import check_query, check_reply
@@ -20,11 +20,8 @@ from fedkmeans.protocol.validation import check_query, check_reply
 
 
 @message
-class ColumnSums(Reply):
+class ColumnSums(Additive):
     sums: Annotated[FloatArray, Array(("m",))]
-
-    def __add__(self, other):
-        return ColumnSums(self.sums + other.sums)
 
 
 @message(reply=ColumnSums)

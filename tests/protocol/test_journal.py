@@ -259,7 +259,7 @@ def test_how_far_the_replay_is(tmp_path):
         model.fit_federation(
             journalled, on_round=lambda *_: seen.append((journalled.replayed, journalled.replaying))
         )
-    # One exchange for the columns, one for the start, then one a round.
+    # One exchange for the columns, one for the start, then one per round.
     assert seen == [(3, True), (4, False), (4, False), (4, False)]
 
 

@@ -85,7 +85,7 @@ def test_what_a_site_sends_is_let_through(problem, min_cluster_size, seed, data)
             check_reply(whole, reply, n_features)
         check_reply(whole, decode(encode(reply), reply_type(Bundle)), None)
         counted = str(exchange)
-    site.delta_states.clear()
+    site.forget_deltas()
     change = SendDelta(asked[0], "run", "sum", "new", {"a": counted})
     assert site.answer(change).lost == 1
     check_reply(change, site.answer(change), None)

@@ -134,7 +134,7 @@ def test_more_and_fewer_runs(plan):
     assert len(wanted(plan, runs=5)) == 70
 
 
-def test_some_clients_a_round(plan):
+def test_some_clients_per_round(plan):
     found = wanted(plan, clients=[20])
     assert {task.clients_per_round for task in found} == {20, None}
     assert len(found) == 3 * (2 + 2 * 3)

@@ -153,7 +153,10 @@ WRONG = {
     "a name that leads elsewhere": ('name = "../x"\n' + DATA + DWF, ["'../x'", "folder", "slashes"]),
     "a name that is a folder": ('name = ".."\n' + DATA + DWF, ["'..'", "folder"]),
     # clients per round
-    "nobody a round": ("clients_per_round = []\n" + DATA + DWF, ["clients_per_round is empty", "one number"]),
+    "nobody per round": (
+        "clients_per_round = []\n" + DATA + DWF,
+        ["clients_per_round is empty", "one number"],
+    ),
     "a truth of clients": ("clients_per_round = [true]\n" + DATA + DWF, ["clients_per_round", "True"]),
     "twice as many": ("clients_per_round = [5, 5]\n" + DATA + DWF, ["clients_per_round", "5", "twice"]),
     "clients as text": ('clients_per_round = "all"\n' + DATA + DWF, ["clients_per_round", "'all'"]),

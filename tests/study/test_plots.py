@@ -8,12 +8,11 @@ from PIL import Image
 from fedkmeans.errors import DataError
 from fedkmeans.study.plots import (
     PALETTE,
-    Scene,
+    panels,
     plot_clients,
     plot_data,
     plot_movement,
     plot_paths,
-    plot_scene,
     save_figure,
 )
 
@@ -38,21 +37,6 @@ def rgb(colour: str) -> tuple[int, ...]:
 def legend_texts(fig: Figure) -> list[str]:
     (legend,) = fig.legends or [ax.get_legend() for ax in fig.axes]
     return [text.get_text() for text in legend.get_texts()]
-
-
-def scene(X, n_clusters=2, **changes) -> Scene:
-    clients = np.repeat(["a", "b", "c"], 20)
-    before = np.zeros((n_clusters, 2))
-    parts = {
-        "title": "one round",
-        "X": X,
-        "clients": clients,
-        "before": before,
-        "after": before + 1,
-        "local": {"a": before + 1, "b": before + 1},
-        "weights": {"a": np.ones(n_clusters), "b": np.zeros(n_clusters)},
-    }
-    return Scene(**(parts | changes))
 
 
 def test_data_are_drawn_in_the_colours_of_their_labels(X):
@@ -136,18 +120,10 @@ def test_runs_share_colour_by_group_and_line_by_name():
     assert a.get_linestyle() == c.get_linestyle() != b.get_linestyle()
 
 
-def test_a_scene_shows_who_was_absent_and_what_did_not_count(X):
-    fig = plot_scene(scene(X))
-    assert "client c: absent" in legend_texts(fig)
-    dots = {dot.get_label(): dot for dot in fig.axes[0].collections}
-    assert len(dots["client a: centroids sent"].get_offsets()) == 2
-    assert len(dots["client b: centroids sent"].get_offsets()) == 0  # its weights are zero: hollow
-    np.testing.assert_array_equal(dots["global, after"].get_offsets(), np.ones((2, 2)))
-
-
-def test_scenes_stand_in_a_grid(X):
-    fig = plot_scene(*[scene(X, n_clusters=1)] * 3, n_columns=2)
+def test_panels_stand_in_a_grid(X):
+    fig, axes = panels(X, ["a", "b", "c"], n_columns=2)
     assert [ax.axison for ax in fig.axes] == [True, True, True, False]
+    assert [ax.get_title() for ax in axes] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("bad", [np.zeros((5, 3)), np.zeros(5), np.zeros((0, 2))])
@@ -157,7 +133,7 @@ def test_what_is_no_plane_is_refused(bad):
 
 
 def test_nothing_to_draw_is_refused(X):
-    for draw in (lambda: plot_scene(), lambda: plot_paths(X, {}), lambda: plot_clients(X, {})):
+    for draw in (lambda: panels(X, []), lambda: plot_paths(X, {}), lambda: plot_clients(X, {})):
         with pytest.raises(DataError, match="at least one panel"):
             draw()
 

@@ -1,20 +1,20 @@
 """What a study's page says, before a browser draws it."""
 
 import base64
+import io
 import json
 import re
-import struct
-import zlib
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from fedkmeans.errors import DataError
 from fedkmeans.study.page import content
 from fedkmeans.study.page import study as head
-from fedkmeans.study.page.pictures import ends, matched, png, strip, view_of
+from fedkmeans.study.page.content import ends, matched, strip, view_of
 from fedkmeans.study.page.study import page, script_json, write_report
 from tests.study.studies import K, make_study
 
@@ -218,24 +218,16 @@ def test_what_most_pixels_are_is_paper():
     assert ends([np.array([[0.9, 1.0], [0.8, np.nan]]), np.array([[0.0, 0.9]])]) == (1.0, 0.0)
 
 
-def test_a_picture_has_the_pixels_it_was_given():
-    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    data = png(pixels)
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", data[16:24]) == (4, 3)
-    start = data.index(b"IDAT")
-    (length,) = struct.unpack(">I", data[start - 4 : start])
-    lines = zlib.decompress(data[start + 4 : start + 4 + length])
-    assert [list(lines[i : i + 5]) for i in (0, 5, 10)] == [[0, *row] for row in pixels.tolist()]
-
-
-def test_a_strip_is_read_by_others(tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="needs Pillow")
-    source = strip(np.array([[0.0] * 64, [1.0] * 64, [np.nan] * 64]), 0.0, 1.0)
-    (tmp_path / "a.png").write_bytes(base64.b64decode(source.partition(",")[2]))
-    with image.open(tmp_path / "a.png") as opened:
-        assert opened.size == (8, 24)
-        assert [opened.getpixel((0, y)) for y in (0, 8, 16)] == [255, 0, 255]
+def test_a_strip_has_a_shade_for_each_value():
+    shades = np.linspace(0, 1, 64)
+    source = strip(np.array([[0.0] * 64, [1.0] * 64, [np.nan] * 64, shades, 2 - shades]), 0.0, 1.0)
+    assert source.startswith("data:image/png;base64,")
+    with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as opened:
+        assert opened.mode == "L"
+        pixels = np.asarray(opened).reshape(5, 64)
+    assert [set(picture.tolist()) for picture in pixels[:3]] == [{255}, {0}, {255}]
+    np.testing.assert_array_equal(pixels[3], np.rint(255 * (1 - shades)))
+    assert set(pixels[4].tolist()) == {0}  # beyond the ends
 
 
 @pytest.mark.parametrize(("columns", "kind"), [(64, "images"), (2, "plane"), (5, "table"), (60, "none")])

@@ -1,1 +1,1 @@
-"""A Flower app that does nothing: what a round of messages costs whoever sends them."""
+"""A Flower app that does nothing: the time of a round of empty messages."""

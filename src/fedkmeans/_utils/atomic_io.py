@@ -10,32 +10,17 @@ from pathlib import Path
 
 from fedkmeans.errors import DataError
 
-_REMEDY = "choose a place in an existing folder that you may write to"
 # Errors of a full disk.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path in the same folder; it replaces `path` when the block succeeds.
+    """Yield a temporary file in the same folder; it replaces `path` when the block succeeds.
 
     The temporary file is created empty, flushed to disk before it is moved, and removed if the block
-    raises. A file that exists at `path` is not touched before.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file to write. Its folder must exist.
-
-    Yields
-    ------
-    pathlib.Path
-        The temporary file to write to.
-
-    Raises
-    ------
-    DataError
-        The folder cannot be written to, or `path` is a folder, a device or a pipe.
+    raises. A DataError is raised where the folder does not exist or cannot be written to, or where `path`
+    is a folder, a device or a pipe.
     """
     target = Path(path).resolve()  # so that a link keeps pointing at the file it names
     if target.is_dir():
@@ -46,12 +31,12 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = _beside(target, "tmp")
     with _as_data_error(path):
         # Not tempfile.mkstemp: its files are private to the owner, whatever the umask says.
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        temporary.touch(exist_ok=False)
     try:
         yield temporary
         with _as_data_error(path):
             _flush(temporary)
-            os.replace(temporary, target)  # noqa: PTH105 (the name says that it overwrites)
+            temporary.replace(target)
             flush_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -62,22 +47,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder with the same parent; it replaces `path` when the block succeeds.
 
     A folder that exists at `path` is renamed when the new one is complete, and deleted when the new one
-    has its name.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder to write. Its parent must exist.
-
-    Yields
-    ------
-    pathlib.Path
-        The temporary folder to write into.
-
-    Raises
-    ------
-    DataError
-        The parent cannot be written to, or `path` is a file.
+    has its name. A DataError is raised where the parent does not exist or cannot be written to, or where
+    `path` is a file.
     """
     target = Path(path).resolve()
     if target.exists() and not target.is_dir():
@@ -93,23 +64,18 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             for file in temporary.rglob("*"):
                 if file.is_file():
                     _flush(file)
-            _swap(temporary, target)
+            old = target.rename(_beside(target, "old")) if target.exists() else None
+            try:
+                temporary.rename(target)
+            except OSError:
+                if old is not None:
+                    old.rename(target)
+                raise
+            if old is not None:
+                shutil.rmtree(old)
+            flush_folder(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # moved away if the block succeeded
-
-
-def _swap(new: Path, target: Path) -> None:
-    if not target.exists():
-        new.rename(target)
-    else:
-        old = target.rename(_beside(target, "old"))
-        try:
-            new.rename(target)
-        except OSError:
-            old.rename(target)
-            raise
-        shutil.rmtree(old)
-    flush_folder(target.parent)
 
 
 def _beside(target: Path, ending: str) -> Path:
@@ -121,13 +87,11 @@ def _as_data_error(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "make room, or choose another place" if error.errno in FULL else _REMEDY
-        raise DataError(f"cannot write {os.fspath(path)!r}: {_cause(error)}; {remedy}") from error
-
-
-def _cause(error: OSError) -> str:
-    """Return what went wrong, without the path of a temporary file."""
-    return os.strerror(error.errno) if error.errno else str(error)
+        cause = os.strerror(error.errno) if error.errno else str(error)  # without the temporary path
+        remedy = "choose a place in an existing folder that you may write to"
+        if error.errno in FULL:
+            remedy = "make room, or choose another place"
+        raise DataError(f"cannot write {os.fspath(path)!r}: {cause}; {remedy}") from error
 
 
 def _flush(file: Path) -> None:

@@ -18,43 +18,25 @@ from pathlib import Path
 
 @cache
 def writable_cache(name: str) -> Path | None:
-    """Return the folder for one kind of cached files; create it if needed.
+    """Return the folder for one kind of cached files, which is created if needed.
 
-    Parameters
-    ----------
-    name : str
-        What is cached.
-
-    Returns
-    -------
-    pathlib.Path or None
-        ``fedkmeans/name`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``, else ``name`` in a folder among the
-        temporary files; None where there is no folder that only this user can write.
+    It is ``fedkmeans/name`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``, else ``name`` in a folder among the
+    temporary files; None where there is no folder that only this user can write.
     """
-    for folder in _user_caches():
-        if make_private(folder / name):
-            return folder / name
-    temporary = _private_temporary()
-    return temporary / name if temporary is not None and make_private(temporary / name) else None
+    folders = (folder / name for folder in _candidates())
+    return next(filter(make_private, folders), None)
 
 
 def make_private(folder: Path) -> bool:
-    """Create a private folder if needed; return whether it is private and writable."""
+    """Create a folder if needed; return whether it is writable for this user, no link, and only theirs."""
     try:
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        return False
-    return is_private(folder) and is_writable(folder)
-
-
-def is_private(folder: Path) -> bool:
-    """Whether it is a folder, not a link, that belongs to this user and only this user can write to."""
-    try:
         found = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return is_own and is_writable(folder)
 
 
 def is_writable(folder: Path) -> bool:
@@ -77,19 +59,36 @@ def prepare_matplotlib() -> None:
     chosen = os.environ.get("MPLCONFIGDIR") or os.environ.get("XDG_CONFIG_HOME")
     if at_home or chosen or "matplotlib" in sys.modules:
         return
-    folder = writable_cache("matplotlib")
-    if folder is not None:
+    if (folder := writable_cache("matplotlib")) is not None:
         os.environ["MPLCONFIGDIR"] = str(folder)
 
 
-def _user_caches() -> Iterator[Path]:
-    """Yield the cache folders of this user, if any."""
+def _candidates() -> Iterator[Path]:
+    """Yield folders for caches, the preferred one first; the last one is among the temporary files."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():  # the standard says to ignore other paths
         yield given / "fedkmeans"
-    home = _home()
-    if home is not None:
+    if (home := _home()) is not None:
         yield home / ".cache" / "fedkmeans"
+    try:
+        around = Path(tempfile.gettempdir())
+        found = around.stat()
+    except OSError:
+        return
+    # Nobody else may be able to replace the folder.
+    is_sticky = found.st_mode & stat.S_ISVTX
+    if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_sticky):
+        return
+    folder = around / f"fedkmeans-cache-{os.geteuid()}"
+    is_new = not folder.exists()
+    if make_private(folder):
+        if is_new:
+            warnings.warn(
+                f"This user has no cache folder that can be written; {str(folder)!r} is used, and lost with "
+                "other temporary files. Set XDG_CACHE_HOME to a folder that stays.",
+                stacklevel=2,
+            )
+        yield folder
 
 
 def _home() -> Path | None:
@@ -98,27 +97,3 @@ def _home() -> Path | None:
         return Path.home()
     except RuntimeError:
         return None
-
-
-def _private_temporary() -> Path | None:
-    """Return a private folder among the temporary files, the same for all processes of this user."""
-    try:
-        around = Path(tempfile.gettempdir())
-        found = around.stat()
-    except OSError:
-        return None
-    # Nobody else may be able to replace the folder.
-    is_sticky = bool(found.st_mode & stat.S_ISVTX)
-    if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_sticky):
-        return None
-    folder = around / f"fedkmeans-cache-{os.geteuid()}"
-    is_new = not folder.exists()
-    if not make_private(folder):
-        return None
-    if is_new:
-        warnings.warn(
-            f"This user has no cache folder that can be written; {str(folder)!r} is used, and lost with "
-            "other temporary files. Set XDG_CACHE_HOME to a folder that stays.",
-            stacklevel=2,
-        )
-    return folder

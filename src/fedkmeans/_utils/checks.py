@@ -21,19 +21,15 @@ def check_real(
     name: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
 ) -> float:
     """Return `value` as a float; raise if it is not a number or outside the interval."""
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))
-    if ok:
-        number = float(value)
-        ok = (low < number if low_open else low <= number) and (
-            number < high if high_open else number <= high
-        )
-    if not ok:
-        left = "(" if low_open else "["
-        right = ")" if high_open or math.isinf(high) else "]"
-        raise ParameterError(
-            f"must be a number in {left}{low:g}, {high:g}{right}, got {value!r}.", parameter=name
-        )
-    return float(value)
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number = float(value) if is_number else math.nan
+    high_open = high_open or math.isinf(high)
+    above = low < number if low_open else low <= number
+    below = number < high if high_open else number <= high
+    if not (above and below):
+        interval = f"{'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+        raise ParameterError(f"must be a number in {interval}, got {value!r}.", parameter=name)
+    return number
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:

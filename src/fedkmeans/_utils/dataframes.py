@@ -29,12 +29,6 @@ def ordered_array(frame: nw.DataFrame[Any], order: IntArray | None = None) -> Da
 
     Columns are copied one at a time, so that there is never a second copy of the whole table. The dtype is
     the smallest that represents all columns without loss.
-
-    Parameters
-    ----------
-    frame : narwhals.DataFrame
-        As `numeric_frame` returns it.
-    order : ndarray of shape (n,) or None
     """
     X = np.empty(frame.shape, dtype=np.result_type(*_dtypes(frame)))
     for j in range(frame.shape[1]):

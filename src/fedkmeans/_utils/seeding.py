@@ -13,13 +13,7 @@ import numpy as np
 
 
 def as_seed(random_state: Any) -> int:
-    """Turn a `random_state` as in scikit-learn into one whole number.
-
-    Parameters
-    ----------
-    random_state : int, None, numpy.random.RandomState or numpy.random.Generator
-        An int is returned as it is; the others draw a number, so that a second call returns another.
-    """
+    """Turn an int, None, RandomState or Generator into a seed; all but an int draw a new one in each call."""
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
     if isinstance(random_state, np.random.Generator):

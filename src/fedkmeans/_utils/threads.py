@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack
 from functools import cache
+from itertools import starmap
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -23,16 +24,10 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="fedkmeans")
 
 
-def _libraries() -> list[Any]:
-    """Return the loaded BLAS libraries: NumPy's, and SciPy's, which compiled code uses."""
-    # While another thread loads SciPy, the module has no `blas` yet.
-    return _look_for_libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
-
-
 @cache
-def _look_for_libraries(with_scipy: bool) -> list[Any]:
-    """Search for libraries, which takes milliseconds; repeated only after SciPy was loaded."""
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+def _libraries(with_scipy: bool) -> Any:
+    """Find the loaded BLAS libraries, which takes milliseconds; repeated only after SciPy was loaded."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 # A forked process has none of its parent's threads.
@@ -46,48 +41,32 @@ class _SingleProducts:
     def __init__(self) -> None:
         self.lock = Lock()
         self.n_users = 0
-        self.found: list[Any] = []  # libraries at the last search
-        self.before: list[tuple[Any, int]] = []  # libraries with several threads, and their number
+        self.libraries: Any = None
+        self.limits = ExitStack()
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         with self.lock:
-            found = _libraries()
-            if self.n_users == 0 or found is not self.found:  # a library was loaded since
-                several = [(library, library.num_threads) for library in found]
-                self.before += [(library, n) for library, n in several if n > 1]
-                self.found = found
-                for library, _ in self.before:
-                    library.set_num_threads(1)
+            # NumPy's library, and SciPy's, which compiled code uses. While another thread loads SciPy, the
+            # module has no `blas` yet.
+            libraries = _libraries(hasattr(sys.modules.get("scipy.linalg"), "blas"))
+            if self.n_users == 0 or libraries is not self.libraries:  # a library was loaded since
+                self.libraries = libraries
+                self.limits.callback(libraries.limit(limits=1).restore_original_limits)
             self.n_users += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *error: object) -> None:
         with self.lock:
             self.n_users -= 1
             if self.n_users == 0:
-                for library, n_threads in self.before:
-                    library.set_num_threads(n_threads)
-                self.before.clear()
+                self.limits.close()
 
 
 _SINGLE = _SingleProducts()
 
 
-@contextmanager
-def single_products() -> Iterator[None]:
+def single_products() -> _SingleProducts:
     """Run matrix products in the calling thread, so that they do not compete for the cores."""
-    _SINGLE.enter()
-    try:
-        yield
-    finally:
-        _SINGLE.leave()
-
-
-def _next(todo: deque[T]) -> T | None:
-    """Take the next item, or None; safe in several threads."""
-    try:
-        return todo.popleft()
-    except IndexError:
-        return None
+    return _SINGLE
 
 
 def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_threads: int) -> list[T]:
@@ -97,13 +76,16 @@ def in_threads(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], n_t
     """
     with single_products():
         if n_threads <= 1 or len(calls) <= 1:
-            return [function(*arguments) for arguments in calls]
+            return list(starmap(function, calls))
         results: dict[int, T] = {}
         todo = deque(enumerate(calls))
 
         def work() -> None:
-            while (call := _next(todo)) is not None:
-                place, arguments = call
+            while True:
+                try:
+                    place, arguments = todo.popleft()
+                except IndexError:
+                    return
                 results[place] = function(*arguments)
 
         helpers = [_pool(n_threads).submit(work) for _ in range(min(n_threads, len(calls)) - 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,10 @@ import numpy as np
 
 from fedkmeans._utils.seeding import derive_seed
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray
-from fedkmeans.algorithms.fkm import fkm_start, fkm_target
+from fedkmeans.algorithms.fkm import fkm_start
 from fedkmeans.algorithms.forgetting import forgetting
 from fedkmeans.algorithms.initialization import find_initializer
-from fedkmeans.algorithms.kfed import Variant, kfed_exchange
+from fedkmeans.algorithms.kfed import VARIANTS, kfed_exchange
 from fedkmeans.algorithms.last_word import last_deltas, last_statistics
 from fedkmeans.algorithms.rounds import (
     Observer,
@@ -27,12 +28,12 @@ from fedkmeans.algorithms.rounds import (
     run_rounds,
     sample_clients,
 )
-from fedkmeans.algorithms.state import RoundInfo, RunName, State
+from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.algorithms.wf_kmeans import LocalWork, weighted_average
 from fedkmeans.errors import DataError, FedKMeansWarning, ParameterError, Setting
 from fedkmeans.kernels.weighting import ECHOING
-from fedkmeans.protocol.exchange import Ask, Conversation, run_concurrently
-from fedkmeans.protocol.messages import Describe, Description, ScoreTotals
+from fedkmeans.protocol.exchange import Ask, Clients, Conversation, run_concurrently
+from fedkmeans.protocol.messages import Describe, Description, LocalClusters, ScoreTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +65,15 @@ class Fitted:
 _SAME_SCORE = 1e-12
 
 MemorySetting: TypeAlias = "float | str | None"
-Start: TypeAlias = Callable[[int], Conversation[FloatArray]]
 
 
-def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversation[Schema]:
+def agree_on_schema(clients: Clients, n_clusters: int) -> Conversation[Schema]:
     """Ask all clients for their columns; raise if these differ or if there are fewer rows than clusters."""
     replies: dict[ClientId, Description] = yield Ask(Describe(), clients)
     # The reference is a client with column names, if there is one.
     first = min(replies, key=lambda name: (replies[name].feature_names is None, name))
     for other in sorted(replies):
-        _compare(first, replies[first], other, replies[other])
+        _check_columns(first, replies[first], other, replies[other])
     n_samples = sum(reply.n_samples for reply in replies.values())
     # At least two rows: the centroid of a single row is the row itself.
     if n_samples < max(2, n_clusters):
@@ -90,13 +90,14 @@ def agree_on_schema(clients: tuple[ClientId, ...], n_clusters: int) -> Conversat
     return Schema(n_samples, replies[first].n_features, replies[first].feature_names, kernels, sizes)
 
 
-def _compare(one: ClientId, a: Description, other: ClientId, b: Description) -> None:
-    if a.feature_names is not None and b.feature_names is not None and a.feature_names != b.feature_names:
-        only_a = [name for name in a.feature_names if name not in b.feature_names]
-        only_b = [name for name in b.feature_names if name not in a.feature_names]
-        where = f"only {one!r} has {only_a}, only {other!r} has {only_b}"
-        if not only_a and not only_b:
-            where = f"{other!r} has {list(b.feature_names)}, {one!r} {list(a.feature_names)}"
+def _check_columns(one: ClientId, a: Description, other: ClientId, b: Description) -> None:
+    names, others = a.feature_names, b.feature_names
+    if names is not None and others is not None and names != others:
+        only_one = [name for name in names if name not in others]
+        only_other = [name for name in others if name not in names]
+        where = f"only {one!r} has {only_one}, only {other!r} has {only_other}"
+        if not only_one and not only_other:
+            where = f"{other!r} has {list(others)}, {one!r} {list(names)}"
         raise DataError(
             f"Clients {one!r} and {other!r} have different columns: {where}. "
             "Give all clients the same columns in the same order."
@@ -111,7 +112,7 @@ def _compare(one: ClientId, a: Description, other: ClientId, b: Description) -> 
 def wf_kmeans(
     n_clusters: int,
     n_features: int,
-    clients: tuple[ClientId, ...],
+    clients: Clients,
     plan: RoundConfig,
     find_target: TargetFinder,
     init: str | DataArray,
@@ -121,51 +122,32 @@ def wf_kmeans(
     """Weighted federated k-means (Algorithm 1 of the paper, or with memory); restarts share exchanges."""
     initialize = find_initializer(init, n_clusters, n_features)
     if n_init > 1 and not isinstance(init, str):
-        warnings.warn(
-            FedKMeansWarning(
-                "gives the centroids, so ",
-                Setting("n_init", n_init),
-                " would repeat one run; 1 is used.",
-                parameter="init",
-            ),
-            stacklevel=2,
-        )
+        message = ("gives the centroids, so ", Setting("n_init", n_init), " would repeat one run; 1 is used.")
+        warnings.warn(FedKMeansWarning(*message, parameter="init"), stacklevel=2)
         n_init = 1
-
-    def start(seed: int) -> Conversation[FloatArray]:
-        return initialize(n_clusters, n_features, clients, seed)
-
+    start = partial(initialize, n_clusters, n_features, clients)
     return (yield from _restarts(start, find_target, clients, plan, n_init, observe))
 
 
 def fkm(
     n_clusters: int,
-    clients: tuple[ClientId, ...],
+    clients: Clients,
     plan: RoundConfig,
-    max_local: int,
-    tol_local: float,
-    server_init: str,
+    find_target: TargetFinder,
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
     """FKM of Garst & Reinders; `plan` should have learning rate 1 and momentum 0."""
     # The initialization is also a round: it uses only `clients_per_round` clients.
-    check_participation(clients, plan.clients_per_round)
     first = sample_clients(clients, plan.clients_per_round, derive_seed(plan.seed, "FKM start"), 0)
-
-    def start(seed: int) -> Conversation[FloatArray]:
-        return fkm_start(n_clusters, first, seed)
-
-    target = partial(
-        fkm_target, max_local=max_local, tol_local=tol_local, server_init=server_init, seed=plan.seed
-    )
-    return (yield from _restarts(start, target, clients, plan, n_init, observe))
+    start = partial(fkm_start, n_clusters, first)
+    return (yield from _restarts(start, find_target, clients, plan, n_init, observe))
 
 
 def _restarts(
-    start: Start,
+    start: Callable[[int], Conversation[FloatArray]],
     find_target: TargetFinder,
-    clients: tuple[ClientId, ...],
+    clients: Clients,
     plan: RoundConfig,
     n_init: int,
     observe: Observer,
@@ -175,41 +157,29 @@ def _restarts(
 
     def once(restart: int) -> Conversation[Fitted]:
         centroids = yield from start(derive_seed(plan.seed, "restart", restart))
-        state, reason = yield from run_rounds(
-            State.start(centroids), plan, clients, find_target, observe, restart
-        )
+        start_state = State.start(centroids)
+        state, reason = yield from run_rounds(start_state, plan, clients, find_target, observe, restart)
         score = yield from request_score(state.centroids, (yield from remaining(clients)))
         return Fitted(state.centroids, state.round, reason, score, restart)
 
-    fits = yield from run_concurrently([once(restart) for restart in range(n_init)])
-    return best_fit(fits)
+    return best_fit((yield from run_concurrently([once(restart) for restart in range(n_init)])))
 
 
 def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
     """Return the function that computes the target of a round with this memory.
 
-    Parameters
-    ----------
-    memory : {"server", "client"} or float or None
-        Where the latest statistics of each client are stored, or γ in (0, 1), or None (the paper).
-    work : LocalWork
-        The work of the clients; some settings cannot be combined with memory.
+    `memory` says where the latest statistics of each client are stored, "server" or "client"; or it is γ in
+    (0, 1), or None (the paper). Some settings of `work` cannot be combined with memory.
     """
     if memory is None:
         return partial(weighted_average, work=work)
     if isinstance(work.weighting, str) and work.weighting in ECHOING:
+        paper = f"memory=None: FederatedKMeans.paper(weighting={work.weighting!r})"
         raise ParameterError(
             f"{work.weighting!r} does not go with memory: it gives weight to clusters in which a client has "
             "no points, and an old position of the centroid would count for many rounds.",
             parameter="weighting",
-            remedy=(
-                "Use 'dynamic', or ",
-                Setting(
-                    f"memory=None: FederatedKMeans.paper(weighting={work.weighting!r})",
-                    typed="--algorithm wf",
-                ),
-                ".",
-            ),
+            remedy=("Use 'dynamic', or ", Setting(paper, typed="--algorithm wf"), "."),
         )
     if work.empty_clusters != "keep":
         raise ParameterError(
@@ -221,7 +191,7 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
     if isinstance(memory, str) and memory == "server":
         return partial(last_statistics, work=work)
     if isinstance(memory, str) and memory == "client":
-        return partial(last_deltas, work=work, run=RunName())
+        return partial(last_deltas, work=work, run_names=[])
     if isinstance(memory, float | np.floating) and 0 < memory < 1:
         return partial(forgetting, work=work, gamma=float(memory))
     raise ParameterError(
@@ -240,9 +210,9 @@ def best_fit(fits: Sequence[Fitted]) -> Fitted:
 
 def kfed(
     n_clusters: int,
-    clients: tuple[ClientId, ...],
+    clients: Clients,
     seed: int,
-    variant: Variant,
+    method: str,
     clients_per_round: int | None,
     n_local_clusters: int | None,
     n_init: int,
@@ -250,41 +220,20 @@ def kfed(
     max_iter: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
-    """k-FED with the clients sampled for its single round."""
+    """k-FED with the clients sampled for its single round; `method` is one of `VARIANTS`."""
     check_participation(clients, clients_per_round)
     chosen = sample_clients(clients, clients_per_round, seed, 0)
-    n_local = n_local_clusters or variant.n_local(n_clusters)
+    # The theory of the published variant assumes clients with few of the clusters, k' ≤ √k; with k' = k the
+    # server would only use the centroids of one client.
+    few = math.ceil(math.sqrt(n_clusters)) if method == VARIANTS["published"] else n_clusters
+    n_local = n_local_clusters or few
     if n_local > n_clusters:
-        raise ParameterError(
-            f"is {n_local}, more than ",
-            Setting("n_clusters", n_clusters),
-            ". Lower it.",
-            parameter="n_local_clusters",
-        )
-    found = yield from kfed_exchange(
-        variant,
-        n_clusters,
-        chosen,
-        seed,
-        n_local=n_local,
-        n_init_local=n_init_local,
-        n_init=n_init,
-        max_iter=max_iter,
-    )
+        message = (f"is {n_local}, more than ", Setting("n_clusters", n_clusters), ". Lower it.")
+        raise ParameterError(*message, parameter="n_local_clusters")
+    query = LocalClusters(n_local, method, n_init_local, max_iter, seed)
+    found = yield from kfed_exchange(query, n_clusters, chosen, n_init)
     score = yield from request_score(found.d, clients)
     nowhere = float("nan")  # there are no previous centroids
-    state = State(found.d, found.d, round=1, movements=(nowhere,))
-    observe(
-        state,
-        RoundInfo(
-            restart=0,
-            round=1,
-            movement=nowhere,
-            asked=chosen,
-            answered=found.answered,
-            score=score,
-            sent=found.sent,
-            received=found.received,
-        ),
-    )
+    report = (found.answered, found.estimate, score, found.sent, found.received)
+    observe(State(found.d, found.d, 1, (nowhere,)), RoundInfo(0, 1, nowhere, chosen, *report))
     return Fitted(found.d, 1, "one shot", score)

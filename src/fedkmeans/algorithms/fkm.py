@@ -15,24 +15,20 @@ from fedkmeans.algorithms.kfed import fill_up, stack
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.kernels import kernel_for
 from fedkmeans.kernels.reference.kmeans import kmeans, lloyd
-from fedkmeans.protocol.exchange import Ask, Conversation
+from fedkmeans.protocol.exchange import Ask, Clients, Conversation
 from fedkmeans.protocol.messages import CentroidSet, LocalClusters, LocalModel, LocalUpdate, bytes_to, n_bytes
 
 _SERVER_STEPS = 300
 _SERVER_STARTS = 5
-# How the server's k-means starts in a round.
+# Where k-means at the server starts in a round: at the global centroids, or afresh.
 SERVER_INITS = ("previous", "k-means++")
 
 
-def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conversation[FloatArray]:
-    """Compute the initial centroids: k-means++ and one Lloyd step locally, then weighted k-means.
+def fkm_start(n_clusters: int, clients: Clients, seed: int) -> Conversation[FloatArray]:
+    """Compute the initial centroids (n_clusters, m): k-means++ locally, then weighted k-means.
 
     A k-means++ centroid is a row of the data; one Lloyd step at the client (`max_iter` 1) replaces it
     with a mean.
-
-    Returns
-    -------
-    ndarray of shape (n_clusters, m)
     """
     query = LocalClusters(n_clusters, "k-means", n_init=1, max_iter=1, seed=seed)
     sets: dict[ClientId, CentroidSet] = yield Ask(query, clients)
@@ -45,8 +41,8 @@ def fkm_start(n_clusters: int, clients: tuple[ClientId, ...], seed: int) -> Conv
 
 def fkm_target(
     state: State,
-    clients: tuple[ClientId, ...],
-    chosen: tuple[ClientId, ...],
+    clients: Clients,
+    chosen: Clients,
     *,
     max_local: int,
     tol_local: float,
@@ -56,8 +52,8 @@ def fkm_target(
     """Run weighted k-means on all local centroids.
 
     With `server_init` "previous" it starts from the global centroids. Cluster j therefore remains
-    cluster j in all rounds, and the movement shows whether the run has converged. With "k-means++"
-    it starts afresh in every round.
+    cluster j in all rounds, and the movement shows whether the run has converged. With "k-means++" it
+    starts afresh in every round, and clusters change their places.
     """
     query = LocalUpdate(state.centroids, max_local, tol_local, "last_counts", "drop")
     models: dict[ClientId, LocalModel] = yield Ask(query, chosen)
@@ -65,16 +61,11 @@ def fkm_target(
     centroids = np.concatenate([models[name].centroids for name in answered])
     counts = np.concatenate([models[name].weights for name in answered])
     centroids, counts = centroids[counts > 0], counts[counts > 0]
-    rng = generator(seed, "FKM server", state.round)
+    k, rng = len(state.centroids), generator(seed, "FKM server", state.round)
     if server_init == "previous":
-        found = lloyd(centroids, state.centroids, _SERVER_STEPS, counts)
-    elif len(centroids) < len(state.centroids):
-        found = fill_up(centroids, len(state.centroids), rng)
+        d = lloyd(centroids, state.centroids, _SERVER_STEPS, counts)
+    elif len(centroids) < k:
+        d = fill_up(centroids, k, rng)
     else:
-        found = kernel_for(centroids).kmeans(centroids, len(state.centroids), rng, 1, _SERVER_STEPS, counts)
-    return Target(
-        found,
-        answered,
-        sent=bytes_to(chosen, query),
-        received=sum(map(n_bytes, models.values())),
-    )
+        d = kernel_for(centroids).kmeans(centroids, k, rng, 1, _SERVER_STEPS, counts)
+    return Target(d, answered, bytes_to(chosen, query), sum(map(n_bytes, models.values())))

@@ -28,10 +28,10 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.algorithms.latest_statistics import LatestStatistics
 from fedkmeans.algorithms.response_log import ResponseLog
 from fedkmeans.algorithms.server_update import remembered_target
-from fedkmeans.algorithms.state import RunName, State, Target
+from fedkmeans.algorithms.state import State, Target
 from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.errors import FederationError, FedKMeansWarning, Setting
-from fedkmeans.protocol.exchange import Ask, AskTotal, Conversation, NewId, Total
+from fedkmeans.protocol.exchange import Ask, AskTotal, Clients, Conversation, NewId, Total
 from fedkmeans.protocol.messages import SendDelta, SendStatistics, bytes_to, n_bytes
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
@@ -51,45 +51,24 @@ class StatisticsOfAll:
 class SumOfDeltas:
     """Memory of `last_deltas`: the total, and the latest delta of each client included in it.
 
-    Attributes
-    ----------
-    run, name : str
-        Names of the run and of the total, under which clients store their delta states.
-    restarts : int
-        Number of times the total was restarted.
-    total : RunningTotal
-    counted : dict
-        For each client included in the total, the exchange of its latest delta.
+    Clients store their delta states under `run` and `name`, the names of the run and of the total.
     """
 
     run: str
     name: str
-    restarts: int
+    restarts: int  # how often the total was restarted
     total: RunningTotal
-    counted: Mapping[ClientId, str]
+    counted: Mapping[ClientId, str]  # the exchange of the latest delta of each client in the total
     response_log: ResponseLog = field(default_factory=ResponseLog)
-
-    def count(self, answer: Total, exchange: str) -> SumOfDeltas:
-        """Add the deltas of an exchange to the total and record which clients sent them."""
-        if answer.record.exchanges != {exchange}:
-            raise FederationError(
-                "A change that was sent in an earlier exchange arrived late and was added to this one. The "
-                "federation must drop late replies."
-            )
-        counted = {**self.counted, **dict.fromkeys(answer.answered, exchange)}
-        return replace(self, total=self.total + answer.record.difference, counted=counted)
 
     def start_again(self) -> SumOfDeltas:
         """Reset the total; every client sends its full statistics when it is next asked."""
         if self.restarts + 1 == _OFTEN:
-            warnings.warn(
-                FedKMeansWarning(
-                    f"The total of the clients' statistics was started again {_OFTEN} times: clients left "
-                    "or lost what they had sent. If this goes on, use ",
-                    *(Setting("memory", "server"), "."),
-                ),
-                stacklevel=2,
+            message = (
+                f"The total of the clients' statistics was started again {_OFTEN} times: clients left or "
+                "lost what they had sent. If this goes on, use "
             )
+            warnings.warn(FedKMeansWarning(message, Setting("memory", "server"), "."), stacklevel=2)
         return replace(
             self,
             restarts=self.restarts + 1,
@@ -100,7 +79,7 @@ class SumOfDeltas:
 
 
 def last_statistics(
-    state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
+    state: State, clients: Clients, chosen: Clients, *, work: LocalWork
 ) -> Conversation[Target]:
     """Run one round in which the server stores the latest statistics of every client."""
     k, m = state.centroids.shape
@@ -113,73 +92,61 @@ def last_statistics(
     answered = tuple(sorted(statistics))
     memory.latest.keep(clients)  # forget clients that have left
     memory.latest.replace(statistics)
-    return _target(
-        state,
-        clients,
-        chosen,
-        answered,
-        sent=bytes_to(chosen, query),
-        received=len(answered) * n_bytes(ClusterStatistics.nothing(k, m)),
-        known=memory.latest.known,
-        memory=replace(memory, total=memory.latest.total()),
-    )
+    received = len(answered) * n_bytes(ClusterStatistics.nothing(k, m))
+    known, memory = memory.latest.known, replace(memory, total=memory.latest.total())
+    return _target(state, clients, chosen, answered, bytes_to(chosen, query), received, known, memory)
 
 
 def last_deltas(
-    state: State,
-    clients: tuple[ClientId, ...],
-    chosen: tuple[ClientId, ...],
-    *,
-    work: LocalWork,
-    run: RunName,
+    state: State, clients: Clients, chosen: Clients, *, work: LocalWork, run_names: list[str]
 ) -> Conversation[Target]:
     """Run one round in which each client stores its latest statistics and sends a delta.
 
     Only the client knows its contribution to the total. If a client leaves or loses its state, the
     server therefore restarts the total. Until they are next asked, clients count as if they had sent
     the current centroids, so that the progress so far is preserved.
+
+    Clients store their delta states under the name of the run. Restarts run concurrently and share the list
+    `run_names`: each adds a name, and the first one is used by all.
     """
     memory: SumOfDeltas | None = state.memory
     if memory is None:
-        # Restarts run concurrently: each proposes a name for the run, and the first one is used.
-        run_name = run.settle((yield NewId()))
-        memory = SumOfDeltas(run_name, (yield NewId()), 0, RunningTotal.nothing(*state.centroids.shape), {})
+        run_names.append((yield NewId()))
+        total = RunningTotal.nothing(*state.centroids.shape)
+        memory = SumOfDeltas(run_names[0], (yield NewId()), 0, total, {})
     if memory.counted.keys() - set(clients):
         memory = memory.start_again()
-    answer, exchange, sent = yield from _ask_deltas(state, chosen, memory, work)
-    received = answer.received
-    if answer.answered and answer.record.lost:
+    sent = received = 0
+    for _ in range(2):
+        exchange: str = yield NewId()
+        counted = {client: memory.counted.get(client) for client in chosen}
+        query = SendDelta(work.query(state.centroids), memory.run, memory.name, exchange, counted)
+        answer: Total = yield AskTotal(query, chosen, optional=True)
+        sent, received = sent + bytes_to(chosen, query), received + answer.received
+        if not answer.answered or not answer.record.lost:
+            break
         memory = memory.start_again()
-        answer, exchange, sent_again = yield from _ask_deltas(state, chosen, memory, work)
-        sent, received = sent + sent_again, received + answer.received
-        if answer.answered and answer.record.lost:
-            raise FederationError(
-                "A client says that it lost what was counted of it, although it was told that nothing is. "
-                "Check that all sites run the same version."
-            )
+    else:
+        raise FederationError(
+            "A client says that it lost what was counted of it, although it was told that nothing is. "
+            "Check that all sites run the same version."
+        )
     if answer.answered:
-        memory = memory.count(answer, exchange)
-    return _target(
-        state, clients, chosen, answer.answered, sent, received, known=memory.counted, memory=memory
-    )
-
-
-def _ask_deltas(
-    state: State, chosen: tuple[ClientId, ...], memory: SumOfDeltas, work: LocalWork
-) -> Conversation[tuple[Total, str, int]]:
-    """Ask for deltas; return the reply, the name of the exchange and the number of bytes sent."""
-    exchange: str = yield NewId()
-    counted = {client: memory.counted.get(client) for client in chosen}
-    query = SendDelta(work.query(state.centroids), memory.run, memory.name, exchange, counted)
-    answer: Total = yield AskTotal(query, chosen, optional=True)
-    return answer, exchange, bytes_to(chosen, query)
+        if answer.record.exchanges != {exchange}:
+            raise FederationError(
+                "A change that was sent in an earlier exchange arrived late and was added to this one. The "
+                "federation must drop late replies."
+            )
+        counted_now = {**memory.counted, **dict.fromkeys(answer.answered, exchange)}
+        memory = replace(memory, total=memory.total + answer.record.difference, counted=counted_now)
+    return _target(state, clients, chosen, answer.answered, sent, received, memory.counted, memory)
 
 
 def _target(
     state: State,
-    clients: tuple[ClientId, ...],
-    chosen: tuple[ClientId, ...],
-    answered: tuple[ClientId, ...],
+    clients: Clients,
+    chosen: Clients,
+    answered: Clients,
     sent: int,
     received: int,
     known: Mapping[ClientId, object],

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
+from fedkmeans._utils.typing import ClientId, IntArray
 from fedkmeans.errors import FederationError
 from fedkmeans.kernels import find_kernel
-from fedkmeans.kernels.base import NewStatistics
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
 
 
@@ -51,15 +50,10 @@ class LatestStatistics:
     def replace(self, statistics: Mapping[ClientId, ClusterStatistics]) -> None:
         """Replace the statistics of these clients and end the round."""
         self._round += 1
-        if not statistics:
-            return
-        stacked = StackedStatistics.of(statistics)
-        slots = self._slots_of(stacked.names)
-        with stacked.lock:
-            new, stamp = stacked.new(slice(None), self._stamps[slots])
-            self._renew(slots, new, stacked.inertia, stacked.n_samples, stacked.kernel, stacked.n_threads)
-        self._stamps[slots] = stamp
-        self.known.update(dict.fromkeys(stacked.names))
+        if statistics:
+            stacked = StackedStatistics.of(statistics)
+            self._renew(stacked)
+            self.known.update(dict.fromkeys(stacked.names))
 
     def check_round(self, round_: int) -> None:
         """Raise unless this is the next round: the table is updated in place and has no earlier state."""
@@ -76,17 +70,10 @@ class LatestStatistics:
         self._members = clients
         gone = tuple(sorted(self.known.keys() - set(clients)))
         if gone:
-            self._remove(gone)
-
-    def _remove(self, clients: tuple[ClientId, ...]) -> None:
-        slots, (k, columns) = self._slots_of(clients), self._rows.shape[1:]
-        zeros, places = np.zeros((len(clients), k)), np.zeros(len(clients), dtype=np.int64)
-        same = np.zeros(zeros.shape, dtype=np.bool_)
-        new = NewStatistics(np.zeros((1, k, columns - 2)), places, zeros, zeros, same)
-        self._renew(slots, new, zeros[:, 0], zeros[:, 0], "numpy", 1)
-        self._stamps[slots] = -2
-        for client in clients:
-            del self.known[client]
+            k, columns = self._rows.shape[1:]
+            self._renew(StackedStatistics.of(dict.fromkeys(gone, ClusterStatistics.nothing(k, columns - 2))))
+            for client in gone:
+                del self.known[client]
 
     def total(self) -> RunningTotal:
         """Return the current total; later updates do not change the returned object."""
@@ -98,17 +85,11 @@ class LatestStatistics:
             self._latest = clients, np.array([self._slots[client] for client in clients], dtype=np.int64)
         return self._latest[1]
 
-    def _renew(
-        self,
-        slots: IntArray,
-        new: NewStatistics,
-        inertia: FloatArray,
-        n_samples: FloatArray,
-        kernel: str,
-        n_threads: int,
-    ) -> None:
-        arithmetic = find_kernel(kernel)
-        arithmetic.renew(self._total[0], self._total[1], self._rows, slots, new, n_threads)
-        numbers = np.column_stack([inertia, n_samples])
+    def _renew(self, stacked: StackedStatistics) -> None:
+        slots, kernel = self._slots_of(stacked.names), find_kernel(stacked.kernel)
+        with stacked.lock:
+            new, stamp = stacked.new(slice(None), self._stamps[slots])
+            kernel.renew(self._total[0], self._total[1], self._rows, slots, new, stacked.n_threads)
         high, low = self._total_numbers
-        arithmetic.renew_numbers(high, low, self._numbers, slots, numbers)
+        kernel.renew_numbers(high, low, self._numbers, slots, stacked.numbers)
+        self._stamps[slots] = stamp

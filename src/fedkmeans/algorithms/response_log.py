@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
-from fedkmeans.protocol.exchange import some_of
+from fedkmeans.protocol.exchange import Clients, some_of
 
 # A client that misses this many queries in a row is considered unreachable.
 _GIVEN_UP = 5
@@ -20,16 +20,14 @@ class ResponseLog:
     heard: Mapping[ClientId, int] = field(default_factory=dict)
     missed: Mapping[ClientId, int] = field(default_factory=dict)
 
-    def after(self, round_: int, chosen: tuple[ClientId, ...], answered: tuple[ClientId, ...]) -> ResponseLog:
+    def after(self, round_: int, chosen: Clients, answered: Clients) -> ResponseLog:
         """Return the log after a round."""
-        missed: Mapping[ClientId, int] = self.missed
-        if missed or chosen != answered:
-            replied = set(answered)
-            missed = {client: times for client, times in missed.items() if client not in replied}
-            missed.update({client: missed.get(client, 0) + 1 for client in chosen if client not in replied})
+        replied = set(answered)
+        missed = {client: times for client, times in self.missed.items() if client not in replied}
+        missed.update({client: missed.get(client, 0) + 1 for client in chosen if client not in replied})
         return ResponseLog({**self.heard, **dict.fromkeys(answered, round_)}, missed)
 
-    def window(self, clients: tuple[ClientId, ...], round_: int) -> int | None:
+    def window(self, clients: Clients, round_: int) -> int | None:
         """Return the number of latest rounds, including `round_`, in which all clients replied.
 
         Returns None if some client never replied. Unreachable clients are ignored.
@@ -39,7 +37,7 @@ class ResponseLog:
             return None
         return round_ + 1 - min(self.heard[client] for client in reachable)
 
-    def reachable(self, clients: tuple[ClientId, ...]) -> Sequence[ClientId]:
+    def reachable(self, clients: Clients) -> Sequence[ClientId]:
         """Return the clients that did not miss their last five queries; raise if there are none."""
         if not self.missed:
             return clients
@@ -51,7 +49,7 @@ class ResponseLog:
             )
         return reachable
 
-    def share(self, clients: tuple[ClientId, ...], known: Container[ClientId]) -> float:
+    def share(self, clients: Clients, known: Container[ClientId]) -> float:
         """Return the fraction of known clients among those that are known or reachable."""
         n_known = sum(client in known for client in clients)
         awaited = sum(client not in known for client in self.reachable(clients))

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
 from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans._utils.seeding import generator
-from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
+from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.algorithms import server_update
 from fedkmeans.algorithms.state import RoundInfo, State, Target
 from fedkmeans.algorithms.stopping import Stopping
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.kernels.reference.lloyd import distance_between
-from fedkmeans.protocol.exchange import AskTotal, Conversation, ListClients, Total
+from fedkmeans.protocol.exchange import AskTotal, Clients, Conversation, ListClients, Total
 from fedkmeans.protocol.messages import Score, ScoreTotals
 
 Observer: TypeAlias = Callable[[State, RoundInfo], None]
 # Arguments: the state, all clients and the chosen clients.
-TargetFinder: TypeAlias = Callable[[State, tuple[ClientId, ...], tuple[ClientId, ...]], Conversation[Target]]
-
-# Number of rounds for which clients are drawn at once.
-_AT_A_TIME = 8
+TargetFinder: TypeAlias = Callable[[State, Clients, Clients], Conversation[Target]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,42 +65,25 @@ def at_random(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
 
 
 def in_turns(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
-    """Cycle through all clients in random order: all are asked before any is asked again.
-
-    When a client leaves, a new order is drawn.
-    """
+    """Cycle through all clients in random order, and in a new one after a client has left."""
     order = generator(seed, "turns").permutation(n_clients)
     return order[(round_ * n + np.arange(n)) % n_clients]
 
 
-PARTICIPATION: dict[str, Callable[[int, int, int, int], IntArray]] = {
-    "random": at_random,
-    "turns": in_turns,
-}
+PARTICIPATION: dict[str, Callable[[int, int, int, int], IntArray]] = {"random": at_random, "turns": in_turns}
 
 
 def sample_clients(
-    clients: tuple[ClientId, ...], n: int | None, seed: int, round_: int, participation: str = "random"
-) -> tuple[ClientId, ...]:
+    clients: Clients, n: int | None, seed: int, round_: int, participation: str = "random"
+) -> Clients:
     """Choose the clients of a round; the choice depends only on seed and round, not on the restart."""
     if n is None or n >= len(clients):
         return clients
-    drawn = _draw(participation, len(clients), n, seed, round_ // _AT_A_TIME)
-    return tuple(clients[index] for index in drawn[round_ % _AT_A_TIME].tolist())
+    drawn = PARTICIPATION[participation](len(clients), n, seed, round_)
+    return tuple(clients[index] for index in np.sort(drawn).tolist())
 
 
-@lru_cache(maxsize=1)
-def _draw(participation: str, n_clients: int, n: int, seed: int, block: int) -> list[IntArray]:
-    """Return the indices of the chosen clients for several rounds.
-
-    Drawing for several rounds at once is much faster, because the CPU caches are cold in each new round.
-    """
-    rounds = range(block * _AT_A_TIME, (block + 1) * _AT_A_TIME)
-    draw = PARTICIPATION[participation]
-    return [np.sort(draw(n_clients, n, seed, round_)).astype(np.int32) for round_ in rounds]
-
-
-def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
+def check_participation(clients: Clients, n: int | None) -> None:
     """Raise if more clients per round are requested than the federation has."""
     if n is not None and n > len(clients):
         raise ParameterError(
@@ -114,43 +93,30 @@ def check_participation(clients: tuple[ClientId, ...], n: int | None) -> None:
         )
 
 
-def remaining(clients: tuple[ClientId, ...]) -> Conversation[tuple[ClientId, ...]]:
+def remaining(clients: Clients) -> Conversation[Clients]:
     """Return the clients of the run that are still in the federation."""
     members = yield ListClients()
-    if members == clients:  # the usual case
-        return clients
-    there = set(members)
-    left = tuple(client for client in clients if client in there)
-    if not left:
+    if members != clients:
+        there = set(members)
+        clients = tuple(client for client in clients if client in there)
+    if not clients:
         raise FederationError("All clients have left the federation, so there is nobody to ask.")
-    return left
+    return clients
 
 
-def try_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals | None]:
-    """Ask for the federated score over the clients that reply; return None if there is no reply."""
-    total: Total = yield AskTotal(Score(centroids), clients, optional=True)
-    return total.record  # type: ignore[no-any-return]
-
-
-def request_score(centroids: FloatArray, clients: tuple[ClientId, ...]) -> Conversation[ScoreTotals]:
+def request_score(centroids: FloatArray, clients: Clients) -> Conversation[ScoreTotals]:
     """Ask for the federated score up to five times, so that a failed request does not lose the run."""
-    for _ in range(4):
-        score = yield from try_score(centroids, clients)
-        if score is not None:
-            return score
-    total: Total = yield AskTotal(Score(centroids), clients)
+    for optional in (True, True, True, True, False):
+        total: Total = yield AskTotal(Score(centroids), clients, optional)
+        if total.answered:
+            break
     return total.record  # type: ignore[no-any-return]
-
-
-def _length(state: State) -> float:
-    """Return the movement of a round without replies, which is due to momentum only."""
-    return distance_between(state.centroids, state.previous)
 
 
 def run_rounds(
     state: State,
     plan: RoundConfig,
-    clients: tuple[ClientId, ...],
+    clients: Clients,
     find_target: TargetFinder,
     observe: Observer,
     restart: int = 0,
@@ -185,19 +151,10 @@ def run_rounds(
         state = server_update.advance(state, found, plan.learning_rate, plan.momentum, keep)
         score = None
         if plan.score_every and state.round % plan.score_every == 0:
-            score = yield from try_score(state.centroids, clients)
-        observe(
-            state,
-            RoundInfo(
-                restart=restart,
-                round=state.round,
-                movement=state.movements[-1] if found.answered else _length(state),
-                asked=chosen,
-                answered=found.answered,
-                estimate=found.estimate,
-                score=score,
-                sent=found.sent,
-                received=found.received,
-            ),
-        )
+            score = (yield AskTotal(Score(state.centroids), clients, optional=True)).record
+        # Only rounds with replies are among the movements; momentum moves the centroids without them, too.
+        answered = found.answered
+        movement = state.movements[-1] if answered else distance_between(state.centroids, state.previous)
+        report = (answered, found.estimate, score, found.sent, found.received)
+        observe(state, RoundInfo(restart, state.round, movement, chosen, *report))
     return state, reason

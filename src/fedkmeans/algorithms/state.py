@@ -78,18 +78,6 @@ class State:
         return cls(np.array(centroids, dtype=np.float64), np.array(centroids, dtype=np.float64))
 
 
-@dataclass(slots=True)
-class RunName:
-    """The name of a fit, under which clients store their delta states; all restarts share it."""
-
-    name: str = ""
-
-    def settle(self, proposed: str) -> str:
-        """Return the name, which is the first one proposed."""
-        self.name = self.name or proposed
-        return self.name
-
-
 @dataclass(frozen=True, slots=True)
 class RoundInfo:
     """The report on a round.

@@ -26,9 +26,9 @@ class Stopping:
         small in all rounds of the window, in which every client replied at least once.
     patience : int or None
         Stop when the oldest of this many latest movements is the smallest of them (300 in the paper).
-        Movements of the first `min_rounds` rounds do not count, as in the authors' program, where the
-        earliest such stop is in round 16 + 300: momentum makes the first movements small. With memory,
-        each movement is replaced by the largest one in its window, for the same reason as above.
+        Movements of the first `min_rounds` rounds do not count, because momentum makes the first ones
+        small; in the authors' program, too, the earliest such stop is in round 16 + 300. With memory,
+        for the same reason as above, each movement is replaced by the largest one in its window.
     min_rounds, max_rounds : int
         Bounds that override the other criteria; in case of conflict `max_rounds` has priority.
     tol_score : float
@@ -60,30 +60,22 @@ class Stopping:
         """Return the reason why the run stops now, or None if it continues."""
         if state.round >= self.max_rounds:
             return "max_rounds"
-        if state.round < max(1, self.min_rounds) or not state.movements:
+        movements, window = state.movements, state.window
+        if state.round < max(1, self.min_rounds) or not movements or window is None:
             return None
-        if state.window is not None and _all_below(state.movements, state.window, self.tol):
+        if len(movements) >= window and max(movements[-window:]) < self.tol:
             return "tol"
-        if self.patience is not None and state.window is not None:
-            needed = self.patience + state.window - 1
-            if min(len(state.movements), state.round - self.min_rounds) >= needed:
-                latest = _largest_in_windows(state.movements[-needed:], state.window)
-                if latest[0] <= min(latest):
-                    return "patience"
-        if self.tol_score and state.window is not None:
-            left = change_left(state.estimates, state.window, state.round)
+        needed = (self.patience or 0) + window - 1
+        if self.patience is not None and min(len(movements), state.round - self.min_rounds) >= needed:
+            latest = movements[-needed:]
+            largest = [max(latest[i : i + window]) for i in range(self.patience)]
+            if largest[0] <= min(largest):
+                return "patience"
+        if self.tol_score:
+            left = change_left(state.estimates, window, state.round)
             if left <= self.tol_score * state.estimates[-1]:
                 return "tol_score"
         return None
-
-
-def _all_below(movements: tuple[float, ...], window: int, tol: float) -> bool:
-    return len(movements) >= window and max(movements[-window:]) < tol
-
-
-def _largest_in_windows(movements: tuple[float, ...], window: int) -> list[float]:
-    """Return the largest movement in each sliding window."""
-    return [max(movements[i : i + window]) for i in range(len(movements) - window + 1)]
 
 
 def _at_least_five(window: int) -> int:
@@ -100,14 +92,8 @@ def change_left(estimates: tuple[float, ...], window: int, n_rounds: int) -> flo
     prediction uses the larger of the last two changes and doubles the result. It is not a bound: the
     score may still decrease after a plateau.
 
-    Parameters
-    ----------
-    estimates : tuple of float
-        The server's estimates of the score, oldest first.
-    window : int
-        Number of rounds in which every client replied.
-    n_rounds : int
-        Number of rounds so far; `estimates` covers the latest ones.
+    `estimates` has the server's estimates of the score in the latest of `n_rounds` rounds, oldest first. In
+    `window` rounds every client replied.
     """
     window = _at_least_five(window)
     if len(estimates) < 3 * window:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedkmeans._utils.checks import check_choice, check_integer, check_real
-from fedkmeans._utils.typing import ClientId, FloatArray
+from fedkmeans._utils.typing import FloatArray
 from fedkmeans.algorithms import server_update
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.kernels.base import WeightingRule
 from fedkmeans.kernels.weighting import find_rule
-from fedkmeans.protocol.exchange import AskTotal, Conversation, Total
+from fedkmeans.protocol.exchange import AskTotal, Clients, Conversation, Total
 from fedkmeans.protocol.messages import LocalUpdate, bytes_to
 
 EMPTY_CLUSTERS = ("keep", "relocate")
@@ -57,10 +57,10 @@ class LocalWork:
 
 
 def weighted_average(
-    state: State, clients: tuple[ClientId, ...], chosen: tuple[ClientId, ...], *, work: LocalWork
+    state: State, clients: Clients, chosen: Clients, *, work: LocalWork
 ) -> Conversation[Target]:
     """Run one round: compute the weighted average of the local centroids of the chosen clients."""
     query = work.query(state.centroids)
     total: Total = yield AskTotal(query, chosen)
-    sent = bytes_to(chosen, query)
-    return Target(server_update.target(total.record), total.answered, sent, total.received)
+    d = server_update.target(total.record)
+    return Target(d, total.answered, bytes_to(chosen, query), total.received)

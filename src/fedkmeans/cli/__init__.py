@@ -4,8 +4,6 @@
 that the help appears at once. The module that does the work of a command is imported when it runs.
 """
 
-from __future__ import annotations
-
 import sys
 
 from fedkmeans.cli.process import end_like_ctrl_c, exit_code, make_streams_safe

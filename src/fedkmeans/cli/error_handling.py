@@ -1,7 +1,5 @@
 """Errors, warnings and Ctrl-C: each becomes one line on standard error, and errors an exit code."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import fedkmeans
 from fedkmeans.cli import console
@@ -25,22 +23,26 @@ _SUGGESTION = " Did you mean "
 _PACKAGE = str(Path(fedkmeans.__file__).parent)
 
 
-def hide_types(parameters: list[Any]) -> list[Any]:
-    """Remove Python's types from the help: <bool> of a flag, <list[Path]> of an argument."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-        elif parameter.param_type_name == "argument":
-            parameter.display_type_rich = lambda ctx: None
-    return parameters
-
-
-class SubGroup(TyperGroup):
-    """A group of commands whose help does not show Python's types."""
+class _PlainHelp:
+    """Removes Python's types from the help: <bool> of a flag, <list[Path]> of an argument."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options that stand before a command."""
-        return hide_types(super().get_params(ctx))
+        """Return arguments and options."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+            elif parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda ctx: None
+        return parameters
+
+
+class SingleCommand(_PlainHelp, TyperCommand):
+    """A command."""
+
+
+class SubGroup(_PlainHelp, TyperGroup):
+    """A group of commands."""
 
 
 class Group(SubGroup):

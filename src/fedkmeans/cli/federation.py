@@ -1,9 +1,8 @@
 """``fedkmeans federation`` new, add, remove, serve, renew and status, and ``fedkmeans site join``."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,12 @@ import typer
 
 from fedkmeans._utils.checks import check_real
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, names, read_source
+from fedkmeans.cli.console import count
+from fedkmeans.cli.files import Source, names, read_source
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.text import count
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.certificates import (
-    AUTHORITY_DAYS,
-    check_site_private,
-    days_left,
-    read_site_public,
-)
+from fedkmeans.flower.deploy import certificates, services
 from fedkmeans.flower.deploy.folder import (
     CONNECTION,
     FederationDetails,
@@ -45,18 +38,14 @@ def make_federation(
     *,
     folder: Path,
     name: str | None,
-    sites: list[str],
+    site: list[str],
     columns: list[str] | None,
     public_key: list[str] | None,
     **address: Any,
 ) -> None:
     """Make the folder, and say what to do with it; `address` is host, port and internal_port."""
-    federation = FederationDetails(
-        name=name or folder.resolve().name,
-        sites=names(sites, ()),
-        columns=names(columns or (), ()),
-        **address,
-    )
+    called = name or folder.resolve().name
+    federation = FederationDetails(called, sites=names(site), columns=names(columns or ()), **address)
     made = new_federation(folder, federation, _public_keys(public_key))
     _show_join_files(made, federation.name, federation.sites)
     console.say(f"{_HAND_OVER} Then start the server: fedkmeans federation serve {shlex.quote(str(folder))}")
@@ -67,9 +56,9 @@ def _show_join_files(folder: FederationFolder, name: str, sites: Sequence[str]) 
     console.show_facts(f"{name}, {count(len(rows), 'site')}", rows)
 
 
-def add_to_federation(*, folder: Path, sites: list[str], public_key: list[str] | None) -> None:
+def add_to_federation(*, folder: Path, site: list[str], public_key: list[str] | None) -> None:
     """Make join files for more sites, and say what to do with them."""
-    federation, new = FederationFolder(folder.resolve()), names(sites, ())
+    federation, new = FederationFolder(folder.resolve()), names(site)
     known = add_sites(federation, new, _public_keys(public_key))
     _show_join_files(federation, federation.read().name, new)
     console.say(_HAND_OVER if known else f"{_HAND_OVER} The server will know them when it is started.")
@@ -87,25 +76,32 @@ def _public_keys(texts: list[str] | None) -> dict[str, bytes]:
         site, equals, file = text.partition("=")
         if not equals:
             raise ParameterError(f"must be SITE=FILE, got {text!r}", parameter="public_key")
-        keys[site] = read_site_public(Path(file).read_bytes(), file)
+        keys[site] = certificates.read_site_public(Path(file).read_bytes(), file)
     return keys
 
 
 def serve_federation(*, folder: Path, listen: str) -> None:
     """Serve until interrupted."""
-    try:
+    with _until_ctrl_c("The server has ended; started again, it goes on where it was."):
         serve(FederationFolder(folder.resolve()), console.note, listen)
+
+
+@contextmanager
+def _until_ctrl_c(message: str) -> Iterator[None]:
+    """Say something when Ctrl-C ends what goes on until then."""
+    try:
+        yield
     except KeyboardInterrupt as stop:
-        console.note("The server has ended; started again, it goes on where it was.")
+        console.note(message)
         raise typer.Exit(exit_code(stop)) from None
 
 
 def renew_certificate(*, folder: Path, days: float) -> None:
     """Make a new certificate for the server."""
-    check_real("--days", days, low=0, high=AUTHORITY_DAYS, low_open=True)
+    check_real("--days", days, low=0, high=certificates.AUTHORITY_DAYS, low_open=True)
     federation = FederationFolder(folder)
     renew_server(federation, days)
-    left = days_left((federation / "private/server.crt").read_bytes())
+    left = certificates.days_left((federation / "private/server.crt").read_bytes())
     console.say(f"The new certificate is good for {left:.0f} days. Start the server again for it to be used.")
 
 
@@ -120,58 +116,35 @@ def tell_status(*, folder: Path, json: bool) -> None:
     left = found["certificate_days"]
     rows = [("server", state), ("certificate", f"good for {left:.0f} days" if left > 0 else "expired")]
     rows += [(f"site {name}", status) for name, status in found["sites"].items()]
-    rows += [(f"run {name}", _about_run(run)) for name, run in found["runs"].items()]
+    for name, run in found["runs"].items():
+        stands = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
+        rows.append((f"run {name}", f"{stands}: {run['reason']}" if "reason" in run else stands))
     console.show_facts(federation.read().name, rows)
 
 
 def status_of(folder: FederationFolder) -> dict[str, Any]:
     """Return the state of a federation, its sites and runs."""
-    federation = folder.read()
+    sites, nodes = folder.read().sites, folder.nodes()
     up = services.is_up(folder)
-    online: dict[str, str] = {}
-    if up:
-        listed = services.flwr(folder, "supernode", "list", CONNECTION)["nodes"]
-        online = {str(node["node-id"]): node["status"] for node in listed}
-    nodes = folder.nodes()
+    listed = services.flwr(folder, "supernode", "list", CONNECTION)["nodes"] if up else []
+    online = {str(node["node-id"]): node["status"] for node in listed}
+    otherwise = "not registered" if up else "unknown"
+    runs = {}
+    for path in sorted(path for path in (folder / "runs").iterdir() if path.is_dir()):
+        rounds = [line["round"] for line in RunFolder(path).progress()]
+        runs[path.name] = {**RunFolder(path).status(), "rounds": rounds[-1] if rounds else 0}
     return {
         "server": up,
-        "certificate_days": days_left((folder / "private/server.crt").read_bytes()),
-        "sites": {
-            site: online.get(str(nodes.get(site)), "unknown" if not up else "not registered")
-            for site in federation.sites
-        },
-        "runs": {
-            path.name: _run_status(path) for path in sorted((folder / "runs").iterdir()) if path.is_dir()
-        },
+        "certificate_days": certificates.days_left((folder / "private/server.crt").read_bytes()),
+        "sites": {site: online.get(str(nodes.get(site)), otherwise) for site in sites},
+        "runs": runs,
     }
-
-
-def _run_status(path: Path) -> dict[str, Any]:
-    run = RunFolder(path)
-    lines = list(run.progress())
-    return {**run.status(), "rounds": lines[-1]["round"] if lines else 0}
-
-
-def _about_run(run: dict[str, Any]) -> str:
-    text = f"{run.get('status', 'not begun')}, {count(run['rounds'], 'round')}"
-    return f"{text}: {run['reason']}" if "reason" in run else text
-
-
-def check_served(folder: FederationFolder) -> None:
-    """Raise unless the server is running."""
-    if not services.is_up(folder):
-        raise FederationError(
-            "The server is not running. Start it with: fedkmeans federation serve "
-            f"{shlex.quote(str(folder.path))}"
-        )
-
-
-# --- a site ------------------------------------------------------------------------------------
 
 
 def join_federation(
     *,
     join_file: Path,
+    data: Path,
     folder: Path | None,
     key: Path | None,
     check: bool,
@@ -182,15 +155,15 @@ def join_federation(
     """Check the rows, store them for answers, connect and stay connected."""
     join = JoinFile.read(join_file)
     if key is not None:
-        check_site_private(key.read_bytes(), str(key))
-    site = _site(join, Source.of(**source), SitePolicy(min_cluster_size))
+        certificates.check_site_private(key.read_bytes(), str(key))
+    site = _site(join, Source.of(data, **source), SitePolicy(min_cluster_size))
     folder = (folder or join_file.with_suffix("")).resolve()
     member = make_ready(join, site, folder, key)
     rows, columns = site.X.shape
     console.note(
         f"{join.site}: {count(rows, 'row')} of {count(columns, 'column')} are ready in {str(folder)!r}."
     )
-    check_programs(member.home)
+    check_programs(member.folder)
     missing = check_server(member)
     if check:
         if missing is not None:
@@ -202,11 +175,8 @@ def join_federation(
         return
     if missing is not None:
         console.note(f"This site cannot join yet ({missing}); it tries again until it can.")
-    try:
+    with _until_ctrl_c(f"{join.site} has left; the same command joins again."):
         stay_connected(member, console.note, port)
-    except KeyboardInterrupt as stop:
-        console.note(f"{join.site} has left; the same command joins again.")
-        raise typer.Exit(exit_code(stop)) from None
 
 
 def _site(join: JoinFile, source: Source, policy: SitePolicy) -> Site:

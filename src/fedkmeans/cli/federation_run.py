@@ -1,7 +1,5 @@
 """``fedkmeans federation run``: start a run on Flower, follow it, and show the result."""
 
-from __future__ import annotations
-
 import shlex
 import time
 import tomllib
@@ -17,29 +15,27 @@ from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans._utils.seeding import as_seed
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
-from fedkmeans.cli.federation import check_served
+from fedkmeans.cli.console import about_result, about_round, count, duration, time_left
 from fedkmeans.cli.fit import checked_tuning
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.text import count, duration, why_stopped
 from fedkmeans.errors import DataError, FederationError, ParameterError, option_of
 from fedkmeans.flower.deploy import services
+from fedkmeans.flower.deploy.files import to_toml
 from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, check_site_name
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config, to_run_config
-from fedkmeans.flower.deploy.toml import to_toml
 from fedkmeans.flower.transport import WaitPolicy
 from fedkmeans.model import Model
 from fedkmeans.study.page.run import write_run_report
 
 _LOOK_S, _ASK_FLOWER_S = 0.5, 10.0
 _SETTINGS_FILE = "run.toml"
-_USUAL_ALGORITHM = "last-word"
 _OVER = ("finished", "interrupted", "failed", "stopped")
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The options of `run`; `waiting` has the fields of `WaitPolicy`."""
+    """The options of `run`."""
 
     folder: Path
     name: str | None
@@ -48,16 +44,20 @@ class RunRequest:
     algorithm: str
     seed: int | None
     tuning: dict[str, Any]
-    waiting: dict[str, Any]
+    waiting: WaitPolicy
 
 
-def run_on_federation(*, quiet: bool, **options: Any) -> None:
+def run_on_federation(
+    *, quiet: bool, timeout: float, min_answers: int, wait: float, cool_down: float, **options: Any
+) -> None:
     """Start a run, follow it and show the result; Ctrl-C ends it after the current round."""
-    request = RunRequest(**options)
+    request = RunRequest(**options, waiting=WaitPolicy(timeout, min_answers, wait, cool_down))
     folder = FederationFolder(request.folder.resolve())
     folder.read()
     run, settings = _settings(folder, request)
-    check_served(folder)
+    if not services.is_up(folder):
+        place = shlex.quote(str(folder.path))
+        raise FederationError(f"The server is not running. Start it with: fedkmeans federation serve {place}")
     started = time.monotonic()
     run_id = _start(folder, run, settings)
     try:
@@ -86,7 +86,7 @@ def _settings(folder: FederationFolder, request: RunRequest) -> tuple[RunFolder,
             f"there is a run {name!r} already; go on with it (--resume) or choose another --name"
         )
     settings = _settings_of(run, request) if request.resume else _new_settings(run, request)
-    return run, replace(settings, waiting=WaitPolicy(**request.waiting))
+    return run, replace(settings, waiting=request.waiting)
 
 
 def _new_settings(run: RunFolder, request: RunRequest) -> RunSettings:
@@ -109,7 +109,7 @@ def _settings_of(run: RunFolder, request: RunRequest) -> RunSettings:
     begun = {"n_clusters": settings.n_clusters, **settings.tuning}
     if request.seed is not None:
         given["seed"], begun["seed"] = request.seed, settings.seed
-    if request.algorithm != _USUAL_ALGORITHM:  # the default was probably not typed
+    if request.algorithm != "last-word":  # the default, which was probably not typed
         given["algorithm"], begun["algorithm"] = request.algorithm, settings.algorithm
     for name, value in given.items():
         if value != begun.get(name):
@@ -134,49 +134,35 @@ def _start(folder: FederationFolder, run: RunFolder, settings: RunSettings) -> s
 def _watch(folder: FederationFolder, run: RunFolder, run_id: str, quiet: bool) -> dict[str, Any]:
     """Show the rounds until the run is over; return how it ended."""
     shown, lost, next_question = 0, False, time.monotonic() + _ASK_FLOWER_S
-    first: dict[str, Any] | None = None
     while True:
         status = run.status()
         lines = list(run.progress())
         for line in lines[shown:]:
-            first = first or line
             if not quiet:
-                console.note(_about_round(line, first))
+                console.note(_about_round(line, lines[0]))
         shown = len(lines)
         if status.get("status") in _OVER:
             return status
         if time.monotonic() > next_question:
             ended, lost = _ended(folder, run_id, lost)
             if ended is not None and run.status().get("status") not in _OVER:
-                _note_end(run, run_id, ended)
+                # The run could not record it itself. The disk may be full; the user is told in any case.
+                with suppress(OSError, DataError):
+                    run.say("failed", run=run_id, reason=ended)
                 return {"status": "failed", "reason": ended}
             next_question = time.monotonic() + _ASK_FLOWER_S
         time.sleep(_LOOK_S)
 
 
-def _note_end(run: RunFolder, run_id: str, reason: str) -> None:
-    """Record that a run failed which could not record it itself."""
-    # The disk may be full; the user is told in any case.
-    with suppress(OSError, DataError):
-        run.say("failed", run=run_id, reason=reason)
-
-
 def _about_round(line: dict[str, Any], first: dict[str, Any]) -> str:
-    parts = [
-        f"round {line['round']:,} of at most {line['of']:,}" if line["of"] else f"round {line['round']:,}"
-    ]
-    if line["estimate"] is not None:
-        parts.append(f"score about {line['estimate']:.4g}")
-    parts.append(f"movement {line['movement']:.2e}")
-    parts.append(f"{len(line['answered'])} answered")
+    more = [f"{len(line['answered'])} answered"]
     if line["missing"]:
         silent = "; ".join(f"{name} ({why})" if why else name for name, why in line["missing"].items())
-        parts.append(f"missing: {silent}")
-    done = line["round"] - first["round"]
-    if done > 0 and line["of"]:
-        seconds = (line["time"] - first["time"]) / done * (line["of"] - line["round"])
-        parts.append(f"at most {duration(seconds)} left")
-    return ", ".join(parts)
+        more.append(f"missing: {silent}")
+    if line["of"]:
+        done, todo = line["round"] - first["round"], line["of"] - line["round"]
+        more.append(time_left("at most", line["time"] - first["time"], done, todo))
+    return about_round(line["round"], line["of"], line["estimate"], line["movement"], *more)
 
 
 def _ended(folder: FederationFolder, run_id: str, lost: bool) -> tuple[str | None, bool]:
@@ -209,7 +195,8 @@ def _stop(folder: FederationFolder, run: RunFolder, run_id: str) -> dict[str, An
 def _why_failed(request: RunRequest, run: RunFolder, status: dict[str, Any]) -> str:
     reason = str(status.get("reason", status.get("status"))).rstrip(".")
     usual = asdict(WaitPolicy())
-    waiting = [f" --{name.replace('_', '-')} {v}" for name, v in request.waiting.items() if v != usual[name]]
+    given = {name: value for name, value in asdict(request.waiting).items() if value != usual[name]}
+    waiting = [f" {option_of(name)} {value}" for name, value in given.items()]
     return (
         f"The run ended without a model: {reason}. What the sites answered is kept; go on with: fedkmeans "
         f"federation run {shlex.quote(str(request.folder))} -k {request.k} --name {run.path.name} --resume"
@@ -222,27 +209,17 @@ def _tell(run: RunFolder, settings: RunSettings, status: dict[str, Any], seconds
         console.note(f"There is no model; {status.get('reason', 'the run was ended')}.")
         return
     model = Model.load(run.model)
-    result, data = model.card["result"], model.card["data"]
     rows = [
-        ("sites", ", ".join(client["name"] for client in data["clients"])),
-        ("rows", console.number(data["n_samples"])),
-        ("columns", console.number(data["n_features"])),
-        ("rounds", console.number(result["n_rounds"])),
-        ("stopped because", why_stopped(result["stop_reason"], False)),
-        ("score per sample", console.number(result["score_per_sample"])),
+        ("sites", ", ".join(client["name"] for client in model.card["data"]["clients"])),
+        *about_result(model.card),
         ("seed", settings.seed),
         ("time", duration(seconds)),
     ]
     console.show_facts(f"{settings.algorithm}, {count(len(model.centroids), 'cluster')}", rows)
-    page = run.path / "report.html"
-    write_run_report(model, page, run.path.name, _missing(run))
-    console.say(f"The model is in {str(run.model)!r}; {str(page)!r} is a page about the run.")
-
-
-def _missing(run: RunFolder) -> dict[str, list[str]]:
-    """Return the reasons why each site gave no answer, one for each time."""
-    found: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = {}  # reasons why each site gave no answer, one for each time
     for line in run.progress():
         for site, why in line["missing"].items():
-            found.setdefault(site, []).append(why)
-    return found
+            missing.setdefault(site, []).append(why)
+    page = run.path / "report.html"
+    write_run_report(model, page, run.path.name, missing)
+    console.say(f"The model is in {str(run.model)!r}; {str(page)!r} is a page about the run.")

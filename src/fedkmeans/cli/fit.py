@@ -1,9 +1,6 @@
 """``fedkmeans fit``."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +15,12 @@ from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.algorithms.fit import MemorySetting, agree_on_schema
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import BuiltIn, Client, Source, as_clients, deal_out, notes_on_columns, read_source
+from fedkmeans.cli.console import about_result, count, duration, exchanged, number
+from fedkmeans.cli.files import Source, check_model_place, deal_out, notes_on_columns, read_source
 from fedkmeans.cli.options import TUNING
-from fedkmeans.cli.outputs import check_model_place
 from fedkmeans.cli.process import exit_code, undisturbed
 from fedkmeans.cli.progress import watch_rounds
-from fedkmeans.cli.text import count, duration, exchanged, why_stopped
 from fedkmeans.client.in_process import InProcess
-from fedkmeans.client.shared_table import common_table
 from fedkmeans.client.site import Site
 from fedkmeans.data import read_table
 from fedkmeans.data.wording import listing
@@ -44,6 +39,7 @@ WEIGHTING_NAMES = ("dynamic", "equal", "by_size", "by_compactness")
 
 def run_fit(
     *,
+    data: list[Path] | None,
     k: int,
     algorithm: str,
     seed: int | None,
@@ -55,32 +51,32 @@ def run_fit(
     tuning: dict[str, Any],
 ) -> None:
     """Read, fit, save and report. After Ctrl-C the result so far is saved."""
-    data = Source.of(**source)
-    dataset = BuiltIn.of(**built_in)
+    for name in built_in if "dataset" not in built_in else ():
+        raise typer.BadParameter("only --dataset is dealt out to clients.", param_hint=option_of(name))
     check_model_place(out, force)
     seed = as_seed(None) if seed is None else check_integer("--seed", seed, least=0)
     check_integer("-k", k)
     # Before the data is read, so that a wrong option is reported at once.
     tuning = checked_tuning(algorithm, tuning)
-    clients = _read(data, dataset, seed)
-    tuning = _with_start(tuning, k, clients[0])
+    sites = _read(Source.of(data, **source), built_in, seed, tuning.get("kernel", AUTO))
+    tuning = _with_start(tuning, k, sites[0])
     estimator = registry.make(algorithm, n_clusters=k, random_state=seed, **tuning)
     stopwatch = Stopwatch()
     found = registry.find_algorithm(algorithm)
     try:
-        (_fit_pooled if found.pooled else _fit_federated)(estimator, clients, found.title, quiet)
+        (_fit_pooled if found.pooled else _fit_federated)(estimator, sites, found.title, quiet)
     except KeyboardInterrupt as stop:
         if not hasattr(estimator, "cluster_centers_"):
             console.interrupted("there is no result yet, so nothing is written.")
         else:
-            _save(algorithm, out, estimator, clients)
+            _save(algorithm, out, estimator, sites)
             console.interrupted(
                 f"the model so far is saved in {str(out)!r}, after {count(estimator.n_iter_, 'round')}."
             )
         raise typer.Exit(exit_code(stop)) from None
-    model = _save(algorithm, out, estimator, clients)
+    model = _save(algorithm, out, estimator, sites)
     k = len(model.centroids)
-    sizes = np.sum([np.bincount(assign(c.X, model.centroids), minlength=k) for c in clients], axis=0)
+    sizes = np.sum([np.bincount(assign(site.X, model.centroids), minlength=k) for site in sites], axis=0)
     if not quiet:
         _tell(found, model, out, sizes, stopwatch)
     _note_on_empty(found, tuning, sizes)
@@ -89,7 +85,8 @@ def run_fit(
 def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the estimator for options as typed; refuse those that it does not take."""
     _check_options(name, tuning)
-    tuning = tuning | {key: read(tuning[key]) for key, read in _AS_TEXT.items() if key in tuning}
+    as_text = {"memory": _memory, "patience": _patience}  # a name or a number
+    tuning = {key: as_text[key](value) if key in as_text else value for key, value in tuning.items()}
     registry.make(name, **tuning).check_parameters()
     return tuning
 
@@ -130,23 +127,23 @@ def _check_init(init: str) -> None:
     raise ParameterError(f"--init must be one of {ways}, or a file or model with centroids; got {init!r}")
 
 
-def _read(source: Source, built_in: BuiltIn | None, seed: int) -> list[Client]:
-    if (built_in is None) == (not source.paths):
+def _read(source: Source, built_in: dict[str, Any], seed: int, kernel: str) -> list[Site]:
+    if ("dataset" in built_in) == bool(source.paths):
         raise ParameterError("give either data files or a built-in data set with --dataset; see --help")
-    if built_in is not None:
-        return deal_out(built_in, seed)
-    clients = as_clients(read_source(source))
-    for note in notes_on_columns(clients):
+    if built_in:
+        return deal_out(seed=seed, kernel=kernel, **built_in)
+    tables = read_source(source)
+    for note in notes_on_columns(tables):
         console.note(note)
-    return clients
+    return [Site(table.name, table.X, None, table.feature_names, kernel=kernel) for table in tables]
 
 
-def _with_start(tuning: dict[str, Any], n_clusters: int, client: Client) -> dict[str, Any]:
+def _with_start(tuning: dict[str, Any], n_clusters: int, site: Site) -> dict[str, Any]:
     """Replace the name of a file or a model by its centroids."""
     if tuning.get("init", "kfed") in INITIALIZERS:
         return tuning
-    init, shape = tuning["init"], (n_clusters, client.X.shape[1])
-    centroids = _initial(init, client.feature_names)
+    init, shape = tuning["init"], (n_clusters, site.X.shape[1])
+    centroids = _initial(init, site.feature_names)
     if centroids.shape != shape:
         raise ParameterError(
             f"{init!r} of --init must hold {count(shape[0], 'centroid')} of {count(shape[1], 'column')}, "
@@ -176,65 +173,48 @@ def _memory(text: str) -> MemorySetting:
     return share
 
 
-# Options whose value is a name or a number.
-_AS_TEXT: dict[str, Callable[[str], Any]] = {"memory": _memory, "patience": _patience}
-
-
 def _initial(init: str, names: tuple[str, ...] | None) -> DataArray:
     """Read centroids (k, m) from a file or a model, in the order of the data's columns."""
     path = Path(init)
     if is_model(path):
         model = Model.load(path)
-        if names is not None and model.feature_names is not None:
-            model.check_columns(names)
-            return model.centroids[
-                :, [model.feature_names.index(n) for n in names if n in model.feature_names]
-            ]
-        return model.centroids
-    table = read_table(path)
-    if not table.is_named or names is None:
-        return table.X
-    if set(table.feature_names) != set(names):
+        centroids, own = model.centroids, model.feature_names
+    else:
+        table = read_table(path)
+        centroids, own = table.X, table.feature_names if table.is_named else None
+    if own is None or names is None:
+        return centroids
+    if is_model(path):
+        model.check_columns(names)
+    elif set(own) != set(names):
         raise DataError(
-            f"file {init!r} has columns {listing(table.feature_names)} where the data has {listing(names)}; "
+            f"file {init!r} has columns {listing(own)} where the data has {listing(names)}; "
             "give the centroids the columns of the data"
         )
-    return table.X[:, [table.feature_names.index(name) for name in names]]
+    return centroids[:, [own.index(name) for name in names if name in own]]
 
 
-def _fit_federated(estimator: Any, clients: list[Client], title: str, quiet: bool) -> None:
-    federation = _federation(clients, estimator.n_jobs, estimator.kernel)
-    max_rounds = estimator.get_params().get("max_rounds")
-    with watch_rounds(console.err(), title, max_rounds, quiet) as observe:
-        estimator.fit_federation(federation, on_round=observe)
+def _fit_federated(estimator: Any, sites: list[Site], title: str, quiet: bool) -> None:
+    with watch_rounds(title, estimator.get_params().get("max_rounds"), quiet) as observe:
+        estimator.fit_federation(InProcess(sites, estimator.n_jobs), on_round=observe)
 
 
-def _fit_pooled(estimator: Any, clients: list[Client], title: str, quiet: bool) -> None:
+def _fit_pooled(estimator: Any, sites: list[Site], title: str, quiet: bool) -> None:
     # The same checks as for a federation, with the same messages.
-    run(_federation(clients), agree_on_schema(tuple(c.name for c in clients), estimator.n_clusters))
-    X = clients[0].X if len(clients) == 1 else np.concatenate([client.X for client in clients])
-    names = clients[0].feature_names
+    run(InProcess(sites), agree_on_schema(tuple(site.name for site in sites), estimator.n_clusters))
+    X: Any = sites[0].X if len(sites) == 1 else np.concatenate([site.X for site in sites])
+    names = sites[0].feature_names
     rows = count(len(X), "row")
     console.note(f"k-means is not federated: it pools the {rows} of all clients in one place.")
-    with watch_rounds(console.err(), title, None, quiet):
+    with watch_rounds(title, None, quiet):
         estimator.fit(X if names is None else pd.DataFrame(X, columns=list(names), copy=False))
 
 
-def _federation(clients: list[Client], n_jobs: int | None = None, kernel: str = AUTO) -> InProcess:
-    table = common_table([client.X for client in clients])
-    if table is None:
-        sites = [Site(c.name, c.X, feature_names=c.feature_names, kernel=kernel) for c in clients]
-        return InProcess(sites, n_jobs)
-    starts = np.cumsum([0, *(len(client.X) for client in clients[:-1])]).tolist()
-    names, columns = [client.name for client in clients], clients[0].feature_names
-    return InProcess.from_sorted(table, names, starts, None, columns, n_jobs=n_jobs, kernel=kernel)
-
-
-def _save(algorithm: str, out: Path, estimator: Any, clients: list[Client]) -> Model:
-    sizes = [{"name": client.name, "n_samples": len(client.X)} for client in clients]
-    dtype = ", ".join(sorted({str(client.X.dtype) for client in clients}))
+def _save(algorithm: str, out: Path, estimator: Any, sites: list[Site]) -> Model:
+    clients = [{"name": site.name, "n_samples": len(site.X)} for site in sites]
+    dtype = ", ".join(sorted({str(site.X.dtype) for site in sites}))
     with undisturbed():
-        model = Model.from_estimator(estimator, algorithm=algorithm, clients=sizes, dtype=dtype)
+        model = Model.from_estimator(estimator, algorithm=algorithm, clients=clients, dtype=dtype)
         model.save(out)
     return model
 
@@ -242,31 +222,21 @@ def _save(algorithm: str, out: Path, estimator: Any, clients: list[Client]) -> M
 def _tell(
     algorithm: registry.Algorithm, model: Model, out: Path, sizes: IntArray, stopwatch: Stopwatch
 ) -> None:
-    result, data = model.card["result"], model.card["data"]
-    sent = exchanged(model.card["history"])
+    seconds, preparation = stopwatch.seconds(), stopwatch.preparation()
+    took = duration(seconds + preparation)
+    if preparation >= _WORTH_MENTIONING_S:  # compiling happens once per machine
+        took = f"{duration(seconds)}, and {duration(preparation)} to load and compile"
     rows = [
-        ("clients", console.number(len(data["clients"]))),
-        ("rows", console.number(data["n_samples"])),
-        ("columns", console.number(data["n_features"])),
-        ("steps" if algorithm.pooled else "rounds", console.number(result["n_rounds"])),
-        ("stopped because", why_stopped(result["stop_reason"], algorithm.pooled)),
-        ("score per sample", console.number(result["score_per_sample"])),
-        *([("sent in rounds", sent)] if sent else []),
+        ("clients", number(len(model.card["data"]["clients"]))),
+        *about_result(model.card, algorithm.pooled),
+        ("sent in rounds", exchanged(model.card["history"])),
         ("cluster sizes", ", ".join(f"{size:,}" for size in sizes)),
         ("seed", model.card["seed"]),
-        ("time", _time(stopwatch)),
+        ("time", took),
     ]
     console.show_facts(f"{algorithm.title}, {count(len(model.centroids), 'cluster')}", rows)
     place = shlex.quote(str(out))
     console.say(f"The model is in {str(out)!r}. To look at it: fedkmeans inspect {place}")
-
-
-def _time(stopwatch: Stopwatch) -> str:
-    """Return the time; compiling, which happens once per machine, is told separately."""
-    seconds, preparation = stopwatch.seconds(), stopwatch.preparation()
-    if preparation < _WORTH_MENTIONING_S:
-        return duration(seconds + preparation)
-    return f"{duration(seconds)}, and {duration(preparation)} to load and compile"
 
 
 def _note_on_empty(algorithm: registry.Algorithm, tuning: dict[str, Any], sizes: IntArray) -> None:

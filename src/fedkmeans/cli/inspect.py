@@ -1,20 +1,17 @@
 """``fedkmeans inspect``."""
 
-from __future__ import annotations
-
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, as_clients, note_on_headers, notes_on_columns, notes_on_rows, reading
-from fedkmeans.cli.text import count, exchanged, why_stopped
+from fedkmeans.cli.console import count, exchanged, number, why_stopped
+from fedkmeans.cli.files import Source, note_on_headers, notes_on_columns, notes_on_rows, reading
 from fedkmeans.data import read_clients, read_table
 from fedkmeans.data.clients import data_files, unique_names
-from fedkmeans.data.columns import Column, fill, missing_mask, numeric_dtype, type_name
-from fedkmeans.data.readers import RawTable, read_raw
+from fedkmeans.data.columns import Column, missing_mask, numbers, numeric_dtype, type_name
+from fedkmeans.data.readers import read_raw
 from fedkmeans.errors import DataError, ParameterError, as_typed
 from fedkmeans.model import Model, is_model
 from fedkmeans.registry import ALGORITHMS
@@ -29,31 +26,25 @@ _NUMBERS = {"n_missing": "missing", "minimum": "min", "mean": "mean", "maximum":
 def run_inspect(*, path: Path, json: bool, source: dict[str, Any]) -> None:
     """Show a model, or data and whether `fit` can use it."""
     data = Source.of(path, **source)
-    if is_model(path) and data != Source((path,)):
+    if not is_model(path):
+        found, show = _data(data), _show_data
+    elif data != Source((path,)):
         raise ParameterError(f"{str(path)!r} is a model, and the options are for data; leave them out")
-    found, show = (_model(path), _show_model) if is_model(path) else (_data(data), _show_data)
-    if json:
-        console.write_json(found)
     else:
-        show(found)
-
-
-# --- a model -----------------------------------------------------------------------------------
-
-
-def _model(path: Path) -> dict[str, Any]:
-    model = Model.load(path)
-    return {"path": str(path), "centroids": model.centroids.tolist(), **model.card}
+        model = Model.load(path)
+        found = {"path": str(path), "centroids": model.centroids.tolist(), **model.card}
+        show = _show_model
+    (console.write_json if json else show)(found)
 
 
 def _show_model(found: dict[str, Any]) -> None:
-    data, result = found["data"], found["result"]
-    history = found["history"].get("movement", [])
-    known = [value for value in history if value is not None]
-    parameters = ", ".join(f"{name}={value}" for name, value in found["parameters"].items())
+    data, result, history = found["data"], found["result"], found["history"]
+    known = [value for value in history.get("movement", []) if value is not None]
     algorithm = ALGORITHMS.get(found["algorithm"])
     pooled = algorithm is not None and algorithm.pooled
     n_done = count(result["n_rounds"], "step" if pooled else "round")
+    moved = f"{known[0]:.3g} in the first round, {known[-1]:.3g} in the last" if known else ""
+    sent, n_starts = exchanged(history), len(set(history.get("restart", [])))
     rows = [
         ("algorithm", found["algorithm"]),
         ("made", f"{found['created']} with fedkmeans {found['versions'].get('fedkmeans')}"),
@@ -61,38 +52,32 @@ def _show_model(found: dict[str, Any]) -> None:
         ("columns", _few(data["feature_names"] or [f"{data['n_features']:,} without names"])),
         ("centroids", f"{result['n_clusters']:,} × {data['n_features']:,}"),
         ("stopped after", f"{n_done}: {why_stopped(result['stop_reason'], pooled)}"),
-        ("score per sample", console.number(result["score_per_sample"])),
-        ("score per client", f"{console.number(result['score_per_client'])}  (mean of the clients' scores)"),
+        ("score per sample", number(result["score_per_sample"])),
+        ("score per client", f"{number(result['score_per_client'])}  (mean of the clients' scores)"),
         ("seed", found["seed"]),
-        *([("computed by", result["kernel"])] if result.get("kernel") else []),
-        ("parameters", parameters),
+        ("computed by", result.get("kernel") or ""),
+        ("parameters", ", ".join(f"{name}={value}" for name, value in found["parameters"].items())),
+        ("movement", moved),
+        ("sent in rounds", f"{sent} ({n_starts} starts)" if sent and n_starts > 1 else sent),
     ]
-    if known:
-        rows.append(("movement", f"{known[0]:.3g} in the first round, {known[-1]:.3g} in the last"))
-    sent = exchanged(found["history"])
-    if sent:
-        n_starts = len(set(found["history"]["restart"]))
-        rows.append(("sent in rounds", sent + (f" ({n_starts} starts)" if n_starts > 1 else "")))
     title = f"Model {found['path']!r}" + (" (interrupted)" if result["interrupted"] else "")
     console.show_facts(title, rows)
-    if result["n_clusters"] * data["n_features"] > _MOST_CELLS:
-        return
-    names = data["feature_names"] or [f"x{i}" for i in range(data["n_features"])]
-    _show_centroids(names, found["centroids"])
+    if result["n_clusters"] * data["n_features"] <= _MOST_CELLS:
+        names = data["feature_names"] or [f"x{i}" for i in range(data["n_features"])]
+        _show_centroids(names, found["centroids"])
 
 
 def _show_centroids(names: list[str], centroids: list[list[float]]) -> None:
     """Show one centroid per column, or one per row if there are many."""
-    cells = [[console.number(float(value)) for value in centroid] for centroid in centroids]
+    cells = [[number(float(value)) for value in centroid] for centroid in centroids]
     if len(names) <= _MOST_ACROSS < len(centroids):
-        header = [("centroid", True), *((name, True) for name in names)]
-        console.show_grid("Centroids", header, [[str(i), *row] for i, row in enumerate(cells)])
+        rows = [[str(i), *row] for i, row in enumerate(cells)]
+        console.show_grid("Centroids", [], ["centroid", *names], rows)
         return
     for start in range(0, len(centroids), _MOST_ACROSS):
         some = range(start, min(start + _MOST_ACROSS, len(centroids)))
-        header = [("column", False), *((f"centroid {i}", True) for i in some)]
         rows = [[name, *(cells[i][j] for i in some)] for j, name in enumerate(names)]
-        console.show_grid("Centroids", header, rows)
+        console.show_grid("Centroids", ["column"], [f"centroid {i}" for i in some], rows)
 
 
 def _few(names: list[str]) -> str:
@@ -100,81 +85,55 @@ def _few(names: list[str]) -> str:
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"
 
 
-# --- data --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """A column over all files; missing values do not count in minimum, maximum and total."""
-
-    name: str
-    type: str
-    n_rows: int
-    n_missing: int
-    minimum: float | None = None
-    maximum: float | None = None
-    total: float = 0.0
-
-    @property
-    def mean(self) -> float | None:
-        """Mean of the values that are not missing."""
-        known = self.n_rows - self.n_missing
-        return None if self.minimum is None or not known else self.total / known
-
-    def with_(self, other: ColumnFacts) -> ColumnFacts:
-        """Combine with the same column of another file."""
-        bounds = [f for f in (self, other) if f.minimum is not None]
-        return replace(
-            self,
-            type=self.type if other.type in self.type.split(", ") else f"{self.type}, {other.type}",
-            n_rows=self.n_rows + other.n_rows,
-            n_missing=self.n_missing + other.n_missing,
-            minimum=min((f.minimum for f in bounds if f.minimum is not None), default=None),
-            maximum=max((f.maximum for f in bounds if f.maximum is not None), default=None),
-            total=self.total + other.total,
-        )
-
-
-def _column(name: str, column: Column, n_rows: int) -> ColumnFacts:
-    absent = missing_mask(column)
-    facts = ColumnFacts(name, type_name(column), n_rows, int(absent.sum()))
-    if numeric_dtype(column) is None or absent.all():
-        return facts
-    values = np.empty(int((~absent).sum()))
-    fill(values, column, ~absent)
-    return replace(facts, minimum=float(values.min()), maximum=float(values.max()), total=float(values.sum()))
-
-
 def _data(source: Source) -> dict[str, Any]:
     files: list[dict[str, Any]] = []
-    columns: dict[str, ColumnFacts] = {}
+    columns: dict[str, list[_Facts]] = {}
     is_named: dict[Path, bool] = {}
     for file in data_files(source.paths):
         raw = read_raw(file, header=source.header)
         is_named[file] = raw.is_named
-        facts = [_column(name, column, raw.n_rows) for name, column in _all_columns(raw)]
-        for fact in facts:
-            columns[fact.name] = columns[fact.name].with_(fact) if fact.name in columns else fact
-        missing = sum(fact.n_missing for fact in facts)
+        facts = {name: _facts(column, raw.n_rows) for name, column in (raw.columns | raw.apart).items()}
+        for name, fact in facts.items():
+            columns.setdefault(name, []).append(fact)
+        missing = sum(fact[2] for fact in facts.values())
         files.append({"file": file.name, "n_rows": raw.n_rows, "n_columns": len(facts), "n_missing": missing})
-    described = [_finite({**asdict(fact), "mean": fact.mean}) for fact in columns.values()]
+    described = [_described(name, facts) for name, facts in columns.items()]
     note_on_headers(source, is_named)
     path = str(source.paths[0])
     return {"path": path, "files": files, "columns": described, "fit": _what_fit_says(source)}
 
 
-def _finite(facts: dict[str, Any]) -> dict[str, Any]:
-    """Replace infinite values and NaN, which JSON has no number for, by None."""
+# Of a column in a file: type, rows, missing values, and minimum, maximum and total of the others.
+_Facts: TypeAlias = tuple[str, int, int, float, float, float]
+
+
+def _facts(column: Column, n_rows: int) -> _Facts:
+    known = ~missing_mask(column)
+    values = np.empty(0)
+    if numeric_dtype(column) is not None:
+        values = numbers(column)[known].astype(np.float64)
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    return type_name(column), n_rows, int((~known).sum()), low, high, float(values.sum())
+
+
+def _described(name: str, files: list[_Facts]) -> dict[str, Any]:
+    """Describe a column over all files; None for what is not finite, which JSON has no number for."""
+    types, n_rows, n_missing, lows, highs, totals = zip(*files, strict=True)
+    facts = {
+        "name": name,
+        "type": ", ".join(dict.fromkeys(types)),
+        "n_rows": sum(n_rows),
+        "n_missing": sum(n_missing),
+        "minimum": min(lows),
+        "maximum": max(highs),
+        "total": sum(totals),
+    }
+    has_numbers = min(lows) <= max(highs)
+    facts["mean"] = sum(totals) / (sum(n_rows) - sum(n_missing)) if has_numbers else np.nan
     return {
         key: None if isinstance(value, float) and not np.isfinite(value) else value
         for key, value in facts.items()
     }
-
-
-def _all_columns(raw: RawTable) -> list[tuple[str, Column]]:
-    apart = [("y", raw.labels), ("client", raw.clients)]
-    own = list(zip(raw.names, raw.columns, strict=True))
-    return own + [(name, column) for name, column in apart if column is not None]
 
 
 def _what_fit_says(source: Source) -> dict[str, Any]:
@@ -184,16 +143,12 @@ def _what_fit_says(source: Source) -> dict[str, Any]:
     except DataError as error:
         refusals = _refusals(source, files) or [error]  # each file may be fine, but not together
         return {"works": False, "messages": [as_typed(refusal) for refusal in refusals], "notes": []}
-    clients = as_clients(tables)
-    n_rows, n_columns = sum(len(client.X) for client in clients), clients[0].X.shape[1]
+    n_rows, n_columns = sum(len(table.X) for table in tables), tables[0].X.shape[1]
     message = (
-        f"{count(len(clients), 'client')}, {count(n_rows, 'row')}, {count(n_columns, 'column')} to cluster"
+        f"{count(len(tables), 'client')}, {count(n_rows, 'row')}, {count(n_columns, 'column')} to cluster"
     )
-    return {
-        "works": True,
-        "messages": [message],
-        "notes": [*notes_on_rows(tables), *notes_on_columns(clients)],
-    }
+    notes = [*notes_on_rows(tables), *notes_on_columns(tables)]
+    return {"works": True, "messages": [message], "notes": notes}
 
 
 def _refusals(source: Source, files: list[Path]) -> list[DataError]:
@@ -208,15 +163,10 @@ def _refusals(source: Source, files: list[Path]) -> list[DataError]:
 
 
 def _show_data(found: dict[str, Any]) -> None:
-    header = [("file", False), ("rows", True), ("columns", True), ("missing values", True)]
-    rows = [
-        [file["file"], *(console.number(file[key]) for key in ("n_rows", "n_columns", "n_missing"))]
-        for file in found["files"]
-    ]
-    console.show_grid(f"Data {found['path']!r}", header, rows)
-    header = [("column", False), ("type", False), *((name, True) for name in _NUMBERS.values())]
-    rows = [[c["name"], c["type"], *(console.number(c[key]) for key in _NUMBERS)] for c in found["columns"]]
-    console.show_grid("Columns", header, rows)
+    rows = [[name, *map(number, numbers)] for name, *numbers in (file.values() for file in found["files"])]
+    console.show_grid(f"Data {found['path']!r}", ["file"], ["rows", "columns", "missing values"], rows)
+    rows = [[c["name"], c["type"], *(number(c[key]) for key in _NUMBERS)] for c in found["columns"]]
+    console.show_grid("Columns", ["column", "type"], list(_NUMBERS.values()), rows)
     says = found["fit"]
     verdict = "fit can use it: " if says["works"] else "fit would refuse it: "
     for message in says["messages"][:_MOST_MESSAGES]:

@@ -1,10 +1,8 @@
 """``fedkmeans partition``."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,7 @@ import pyarrow.parquet as pq
 from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import DataArray, IntArray
-from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, check_way, note_on_headers, notes_on_rows, reading
-from fedkmeans.cli.outputs import check_new_folder, writing
+from fedkmeans.cli import console, files
 from fedkmeans.data import PARTITIONERS, atomic_folder, by_column, load_dataset, partition, read_table
 from fedkmeans.errors import DataError, ParameterError
 
@@ -41,6 +37,7 @@ def run_partition(
     *,
     how: str,
     out: Path,
+    data: Path | None,
     n_clients: int | None,
     column: str | None,
     seed: int,
@@ -49,12 +46,11 @@ def run_partition(
     built_in: dict[str, Any],
 ) -> None:
     """Write one file per client; the folder appears complete or not at all."""
-    data = Source.of(client_column=column, **source)
     dataset = built_in.pop("dataset", None)
-    how = check_way("--how", how, () if how == _BY_COLUMN else built_in, more=(_BY_COLUMN,))
-    write = WRITERS[check_choice("--format", format, WRITERS)]
-    check_new_folder(out)
-    rows = _read(data, dataset, how)
+    how = files.check_way("--how", how, () if how == _BY_COLUMN else built_in, more=(_BY_COLUMN,))
+    check_choice("--format", format, ("csv", "parquet", "npz"))
+    files.check_new_folder(out)
+    rows = _read(files.Source.of(data, client_column=column, **source), dataset, how)
     if how != _BY_COLUMN:
         numbers, names = _dealt(rows, how, n_clients, seed, built_in)
     elif n_clients is not None or built_in:
@@ -65,10 +61,10 @@ def run_partition(
         numbers, names = _by_column(rows)
     sizes = np.bincount(numbers)
     # Sorted once, so that a thousand clients do not take a thousand passes over the rows.
-    order, stops = np.argsort(numbers, kind="stable"), np.cumsum(sizes)
-    with writing(out), atomic_folder(out) as folder:
-        for name, size, stop in zip(names, sizes, stops, strict=True):
-            write(folder / f"{name}.{format}", rows, order[stop - size : stop])
+    chosen = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])
+    with files.writing(out), atomic_folder(out) as folder:
+        for name, some in zip(names, chosen, strict=True):
+            _write(folder / f"{name}.{format}", rows, some)
     facts = [
         ("clients", console.number(len(sizes))),
         ("rows", console.number(len(rows.X))),
@@ -81,7 +77,7 @@ def run_partition(
     console.say(f"The files are in {str(out)!r}. To cluster them: fedkmeans fit {place} -k K{label}")
 
 
-def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
+def _read(source: files.Source, dataset: str | None, how: str) -> RowsToDeal:
     if (dataset is None) == (not source.paths):
         raise ParameterError("give either a data file or a built-in data set with --dataset; see --help")
     if (how == _BY_COLUMN) != (source.client_column is not None):
@@ -89,10 +85,10 @@ def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
     if dataset is not None and source.header is not None:
         raise ParameterError("--header belongs to a data file, not to --dataset")
     if dataset is None:
-        table = read_table(source.paths[0], **reading(source, source.paths))
-        for note in notes_on_rows([table]):
+        table = read_table(source.paths[0], **files.reading(source, source.paths))
+        for note in files.notes_on_rows([table]):
             console.note(note)
-        note_on_headers(source, {table.path: table.is_named})
+        files.note_on_headers(source, {table.path: table.is_named})
         return RowsToDeal(table.X, table.feature_names, table.labels, source.label or "y", table.clients)
     built_in = load_dataset(dataset)
     names = built_in.feature_names or tuple(f"x{i}" for i in range(built_in.X.shape[1]))
@@ -103,65 +99,42 @@ def _read(source: Source, dataset: str | None, how: str) -> RowsToDeal:
 
 def _dealt(
     rows: RowsToDeal, how: str, n_clients: int | None, seed: int, options: dict[str, float]
-) -> tuple[IntArray, list[str]]:
+) -> tuple[IntArray, Sequence[str]]:
     if n_clients is None:
         raise ParameterError(f"--how {how} needs the number of clients; give --n-clients N")
-    if PARTITIONERS[how].needs_y and rows.labels is None:
+    if PARTITIONERS[how].takes == "y" and rows.labels is None:
         raise ParameterError(f"--how {how} deals rows out by their labels; name their column with --label")
     rng = generator(check_integer("--seed", seed, least=0), "partition")
-    numbers = partition(how, rows.X, rows.labels, n_clients, rng, **options)
-    width = len(str(n_clients - 1))
-    return numbers, [f"client-{i:0{width}d}" for i in range(n_clients)]
+    return partition(how, rows.X, rows.labels, n_clients, rng, **options), files.numbered(n_clients)
 
 
-def _by_column(rows: RowsToDeal) -> tuple[IntArray, list[str]]:
+def _by_column(rows: RowsToDeal) -> tuple[IntArray, Sequence[str]]:
     if rows.owners is None:
         raise DataError("the file names no client in any row; choose another --how")
     numbers, names = by_column(rows.owners)
-    files = [_file_name(name) for name in names]
-    for i, file in enumerate(files):
+    called = [re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "_" for name in names]  # valid as names of files
+    for i, file in enumerate(called):
         # Without case, as some file systems do not distinguish it.
-        first = [other.lower() for other in files].index(file.lower())
+        first = [other.lower() for other in called].index(file.lower())
         if first != i:
             raise DataError(
                 f"clients {names[first]!r} and {names[i]!r} would both be written as {file!r}; rename one"
             )
-    return numbers, files
+    return numbers, called
 
 
-def _file_name(client: str) -> str:
-    """Return a valid file name for a client's name."""
-    return re.sub(r"[^\w.-]+", "_", client).lstrip(".") or "_"
-
-
-# --- files -------------------------------------------------------------------------------------
+def _write(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
+    if path.suffix == ".npz":
+        labels = {} if rows.labels is None else {"y": rows.labels[chosen]}
+        np.savez_compressed(path, allow_pickle=False, X=rows.X[chosen], **labels)
+    elif path.suffix == ".csv":
+        pa_csv.write_csv(_table(rows, chosen), path)
+    else:
+        pq.write_table(_table(rows, chosen), path)
 
 
 def _table(rows: RowsToDeal, chosen: IntArray) -> Any:
-    part = rows.X[chosen]
-    columns = [pa.array(part[:, j]) for j in range(part.shape[1])]
-    names = list(rows.names)
+    columns = dict(zip(rows.names, rows.X[chosen].T, strict=True))
     if rows.labels is not None:
-        columns.append(pa.array(rows.labels[chosen]))
-        names.append(rows.label_name)
-    return pa.table(columns, names=names)
-
-
-def _write_csv(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
-    pa_csv.write_csv(_table(rows, chosen), path)
-
-
-def _write_parquet(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
-    pq.write_table(_table(rows, chosen), path)
-
-
-def _write_npz(path: Path, rows: RowsToDeal, chosen: IntArray) -> None:
-    labels = {} if rows.labels is None else {"y": rows.labels[chosen]}
-    np.savez_compressed(path, allow_pickle=False, X=rows.X[chosen], **labels)
-
-
-WRITERS: dict[str, Callable[[Path, RowsToDeal, IntArray], None]] = {
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "npz": _write_npz,
-}
+        columns[rows.label_name] = rows.labels[chosen]
+    return pa.table(columns)

@@ -1,7 +1,5 @@
 """Streams and signals of the process. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import atexit
 import codecs
 import os
@@ -14,27 +12,19 @@ from types import FrameType
 from typing import Any
 
 WRONG_INPUT = 2
-INTERRUPTED = 128 + signal.SIGINT  # what shells expect
 
 _INSTEAD = {"…": "...", "–": "-", "—": "-", "≤": "<=", "×": "x", "√": "sqrt ", "’": "'"}
 _AT_ONCE_S = 1.0
-_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Ended(KeyboardInterrupt):
-    """A signal told the process to end; work is saved as after Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+    """A signal, whose number is the argument, told the process to end; work is saved as after Ctrl-C."""
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
     """Return 128 plus the number of the signal, as shells do: 130 for Ctrl-C."""
-    return 128 + (stop.number if isinstance(stop, Ended) else signal.SIGINT)
-
-
-# --- streams -----------------------------------------------------------------------------------
+    return 128 + (stop.args[0] if isinstance(stop, Ended) else signal.SIGINT)
 
 
 def make_streams_safe() -> None:
@@ -52,51 +42,32 @@ def _something_like_it(error: UnicodeError) -> tuple[str, int]:
     return "".join(_INSTEAD.get(character, "?") for character in text), error.end
 
 
-# --- signals -----------------------------------------------------------------------------------
-
-
 def end_like_ctrl_c() -> None:
-    """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup).
-
-    A second signal shortly after the first is ignored.
-    """
-    terminals = [number for number in (1, 2) if _is_terminal(number)]
+    """Make SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored (nohup)."""
+    terminals = [number for number in (1, 2) if os.isatty(number)]
     ignored_until = 0.0
 
     def end(number: int, _: FrameType | None) -> None:
         nonlocal ignored_until
-        if time.monotonic() < ignored_until:
+        if time.monotonic() < ignored_until:  # shortly after the first
             return
         ignored_until = time.monotonic() + _AT_ONCE_S
         # Python removes its handlers before it exits; a late signal would change the exit code.
         atexit.register(_ignore)
         if number not in (signal.SIGTERM, signal.SIGINT):
-            _leave(terminals)
+            # The terminal has hung up; writing there would raise an error.
+            for terminal in terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         raise Ended(number)
 
-    for number in (signal.SIGINT, *_ENDING):
+    for number in _SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, end)
 
 
 def _ignore() -> None:
-    for number in (signal.SIGINT, *_ENDING):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-
-
-def _is_terminal(number: int) -> bool:
-    try:
-        return os.isatty(number)
-    except OSError:  # closed
-        return False
-
-
-def _leave(terminals: list[int]) -> None:
-    """Discard output to a terminal that has hung up; writing there would raise an error."""
-    for number in terminals:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, number)
-        os.close(nowhere)
 
 
 @contextmanager
@@ -104,7 +75,7 @@ def undisturbed() -> Iterator[None]:
     """Ignore signals while a result is saved; a second Ctrl-C would lose the work."""
     before: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, *_ENDING):
+        for number in _SIGNALS:
             before[number] = signal.signal(number, signal.SIG_IGN)
     except ValueError:  # not the main thread, which alone receives signals
         pass

@@ -1,8 +1,6 @@
 """Commands that use a saved model: ``fedkmeans predict``, ``evaluate`` and ``report``."""
 
-from __future__ import annotations
-
-from collections import Counter
+from contextlib import nullcontext
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -10,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans._utils.typing import DataArray, IntArray
 from fedkmeans.cli import console
-from fedkmeans.cli.inputs import Source, read_for_model
-from fedkmeans.cli.outputs import check_new_file, check_new_folder, writing
-from fedkmeans.cli.text import count
+from fedkmeans.cli.console import count, number
+from fedkmeans.cli.files import Source, check_new_file, check_new_folder, read_for_model, writing
 from fedkmeans.data import ClientTable, atomic_folder, labels_by_file, write_labels
 from fedkmeans.data.clients import unique_names
 from fedkmeans.data.labels import WRITERS
@@ -23,49 +19,37 @@ from fedkmeans.metrics import external_metrics
 from fedkmeans.model import Model
 from fedkmeans.protocol.messages import ScoreTotals
 
-_OTHERWISE = ".csv"  # for formats that can be read but not written
-_TITLES = {
-    "accuracy": "accuracy",
-    "v_measure": "v-measure",
-    "homogeneity": "homogeneity",
-    "completeness": "completeness",
-    "adjusted_rand": "adjusted Rand index",
-}
+_TITLES = {"v_measure": "v-measure", "adjusted_rand": "adjusted Rand index"}
 
 
-# --- predict -----------------------------------------------------------------------------------
-
-
-def run_predict(*, model: Path, out: Path, column: str, force: bool, source: dict[str, Any]) -> None:
+def run_predict(
+    *, model: Path, data: list[Path], out: Path, column: str, force: bool, source: dict[str, Any]
+) -> None:
     """Label the rows of all files, and write the labels beside the rows."""
-    data, loaded = Source.of(**source), Model.load(model)
-    one_file = len(data.paths) == 1 and not data.paths[0].is_dir()
+    files, loaded = Source.of(data, **source), Model.load(model)
+    one_file = len(files.paths) == 1 and not files.paths[0].is_dir()
     if one_file:
         check_new_file(out, force)
     else:
         check_new_folder(out)
-    tables = read_for_model(loaded, data)
+    tables = read_for_model(loaded, files)
     labels = [loaded.predict(table.X) for table in tables]
     found = labels_by_file(tables, labels)
-    with writing(out):
-        if one_file:
-            ((path, (values, kept)),) = found.items()
-            write_labels(path, values, out, column, kept, data.header)
-        else:
-            names = output_names(list(found))
-            with atomic_folder(out) as folder:
-                for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
-                    write_labels(path, values, folder / name, column, kept, data.header)
-    sizes = Counter(int(label) for values in labels for label in values)
-    rows = [(f"cluster {i}", f"{sizes[i]:,}") for i in range(len(loaded.centroids))]
-    console.show_facts(f"{count(sum(sizes.values()), 'row')} labelled", rows)
-    files = "" if one_file else f", {count(len(found), 'file')}"
-    console.say(f"The labels are in {str(out)!r}{files}, column {column!r}.")
+    names = [out.name] if one_file else output_names(list(found))
+    with writing(out), nullcontext(out.parent) if one_file else atomic_folder(out) as folder:
+        for name, (path, (values, kept)) in zip(names, found.items(), strict=True):
+            write_labels(path, values, folder / name, column, kept, files.header)
+    sizes = np.bincount(np.concatenate(labels), minlength=len(loaded.centroids))
+    rows = [(f"cluster {i}", f"{size:,}") for i, size in enumerate(sizes)]
+    console.show_facts(f"{count(sizes.sum(), 'row')} labelled", rows)
+    how_many = "" if one_file else f", {count(len(found), 'file')}"
+    console.say(f"The labels are in {str(out)!r}{how_many}, column {column!r}.")
 
 
 def output_names(paths: list[Path]) -> list[str]:
     """Name each output like its input; names that would be the same start with the folder."""
-    suffixes = [path.suffix.lower() if path.suffix.lower() in WRITERS else _OTHERWISE for path in paths]
+    # Formats that can be read but not written become CSV.
+    suffixes = [path.suffix.lower() if path.suffix.lower() in WRITERS else ".csv" for path in paths]
     stems = [name.replace("/", "-").replace("\\", "-") for name in unique_names(paths)]
     return [
         # a.txt and a.data are told apart by their suffix, which is then part of the name
@@ -74,37 +58,34 @@ def output_names(paths: list[Path]) -> list[str]:
     ]
 
 
-# --- evaluate ----------------------------------------------------------------------------------
-
-
-def run_evaluate(*, model: Path, json: bool, source: dict[str, Any]) -> None:
+def run_evaluate(*, model: Path, data: list[Path], json: bool, source: dict[str, Any]) -> None:
     """Score a model on the rows of all clients."""
     loaded = Model.load(model)
-    tables = read_for_model(loaded, Source.of(**source))
+    tables = read_for_model(loaded, Source.of(data, **source))
     found = assess(loaded, tables)
     if json:
         console.write_json(found)
         return
     sizes = ", ".join(f"{size:,}" for size in found["cluster_sizes"])
     rows = [
-        ("rows", console.number(found["n_samples"])),
-        ("score per sample", console.number(found["score_per_sample"])),
-        ("score per client", f"{console.number(found['score_per_client'])}  (mean of the scores below)"),
+        ("rows", number(found["n_samples"])),
+        ("score per sample", number(found["score_per_sample"])),
+        ("score per client", f"{number(found['score_per_client'])}  (mean of the scores below)"),
         ("cluster sizes", sizes),
-        *((_TITLES[name], f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
+        *((_TITLES.get(name, name), f"{value:.4f}") for name, value in found.get("metrics", {}).items()),
     ]
     console.show_facts(f"{count(len(loaded.centroids), 'cluster')}, {count(len(tables), 'client')}", rows)
-    members = [
-        [client["name"], console.number(client["n_samples"]), console.number(client["score"])]
-        for client in found["clients"]
-    ]
-    console.show_grid("By client", [("client", False), ("rows", True), ("score", True)], members)
+    members = [[c["name"], number(c["n_samples"]), number(c["score"])] for c in found["clients"]]
+    console.show_grid("By client", ["client"], ["rows", "score"], members)
 
 
 def assess(model: Model, tables: list[ClientTable]) -> dict[str, Any]:
     """Return scores, cluster sizes and, where all rows have true labels, the external metrics."""
     labels = [model.predict(table.X) for table in tables]
-    scores = [_score(table.X, model, found) for table, found in zip(tables, labels, strict=True)]
+    scores = [
+        ScoreTotals.of(float(inertia_per_cluster(table.X, model.centroids, found).sum()), float(len(table.X)))
+        for table, found in zip(tables, labels, strict=True)
+    ]
     total = reduce(add, scores)
     everything = np.concatenate(labels)
     result: dict[str, Any] = {
@@ -120,23 +101,12 @@ def assess(model: Model, tables: list[ClientTable]) -> dict[str, Any]:
     }
     true = [table.labels for table in tables if table.labels is not None]
     if len(true) == len(tables):
-        result["metrics"] = external_metrics(_one_type(true), everything)
+        # Numbers in one file and text in another become text. scikit-learn takes labels such as 1.5 for the
+        # targets of a regression; as text they are names.
+        joined = np.concatenate(true)
+        names = joined.astype(str) if joined.dtype.kind == "f" else joined
+        result["metrics"] = external_metrics(names, everything)
     return result
-
-
-def _score(X: DataArray, model: Model, labels: IntArray) -> ScoreTotals:
-    inertia = inertia_per_cluster(X, model.centroids, labels)
-    return ScoreTotals.of(float(inertia.sum()), float(len(X)))
-
-
-def _one_type(labels: list[DataArray]) -> DataArray:
-    """Join the clients' labels (n,); numbers in one file and text in another become text."""
-    joined = np.concatenate(labels)
-    # scikit-learn takes labels such as 1.5 for the targets of a regression; as text they are names.
-    return joined.astype(str) if joined.dtype.kind == "f" else joined
-
-
-# --- report ------------------------------------------------------------------------------------
 
 
 def write_page(*, model: Path, out: Path, title: str | None, force: bool) -> None:

@@ -1,7 +1,5 @@
 """``fedkmeans study``: run a plan and show the results; and ``fedkmeans demo``."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 import typer
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bars
+from joblib import parallel_config
 
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.cli import console
-from fedkmeans.cli.outputs import writing
+from fedkmeans.cli.console import count, duration
+from fedkmeans.cli.files import writing
 from fedkmeans.cli.process import exit_code
-from fedkmeans.cli.text import count, duration
+from fedkmeans.cli.progress import Cells, watch
 from fedkmeans.data import atomic_path
 from fedkmeans.errors import ParameterError, StudyError
 from fedkmeans.study import Plan, Progress, Store, key_of, load_plan, run_study, tasks_of, wanted
@@ -28,8 +26,6 @@ _STORES = Path("fedkmeans-studies")
 _QUICK_ROUNDS = 100
 # How long to wait for a cluster.
 _CLUSTER_S = 10
-# Between two lines where there is no terminal.
-_GAP_S = 30.0
 
 
 def _open(plan: Path, store: Path | None) -> tuple[Plan, Store]:
@@ -42,54 +38,44 @@ def _results(plan: Path, store: Path | None) -> tuple[Plan, Store, pd.DataFrame]
     return loaded, kept, load_results(loaded, kept)
 
 
-# --- runs --------------------------------------------------------------------------------------
-
-
 def run_plan(
     *,
-    plan: Path,
-    store: Path | None,
-    only: Sequence[str] | None,
+    only: list[str] | None,
     runs: int | None,
     clients: str | None,
     n_jobs: int,
     scheduler: str | None,
     quiet: bool,
+    **study: Any,
 ) -> None:
     """Carry out the runs that are not done, and show the progress."""
-    loaded, kept = _open(plan, store)
+    plan, store = _open(**study)
     _check_jobs(n_jobs)
-    tasks = wanted(loaded, only or [], runs, _numbers(clients))
-    done = _count_done(loaded, kept, tasks)
+    tasks = wanted(plan, only or [], runs, _numbers(clients))
+    done = _count_done(plan, store, tasks)
     if not quiet:
-        line = f"{console.plain(loaded.title)}: {count(len(tasks), 'run')}, {done:,} done before"
+        line = f"{console.plain(plan.title)}: {count(len(tasks), 'run')}, {done:,} done before"
         console.err().print(line, style="dim", markup=False, soft_wrap=True)
     started, noted = time.monotonic(), list[str]()
     try:
-        with _cluster(scheduler), _watch(loaded.name, quiet or done == len(tasks)) as show:
+        with _cluster(scheduler), _watch(plan.name, quiet or done == len(tasks)) as show:
 
             def report(progress: Progress) -> None:
                 noted.extend(progress.record.facts.get("notes", [])[:1])
                 show(progress)
 
-            n_done = run_study(
-                loaded, tasks, kept, n_jobs=None if scheduler is not None else n_jobs, report=report
-            )
+            n_jobs_here = None if scheduler is not None else n_jobs
+            n_done = run_study(plan, tasks, store, n_jobs=n_jobs_here, report=report)
     except KeyboardInterrupt as stop:
-        done = _count_done(loaded, kept, tasks)
-        console.interrupted(
-            f"{done:,} of {count(len(tasks), 'run')} are done and kept; the same command continues them."
-        )
+        done, of = _count_done(plan, store, tasks), count(len(tasks), "run")
+        console.interrupted(f"{done:,} of {of} are done and kept; the same command continues them.")
         raise typer.Exit(exit_code(stop)) from None
     took = duration(time.monotonic() - started)
     if noted:
         console.note(f"{count(len(noted), 'run')} gave a warning, the first: {noted[0]}")
-    if quiet:
-        return
-    if n_done:
-        console.say(f"{count(n_done, 'run')} done in {took}; all {len(tasks):,} are in {str(kept.folder)!r}.")
-    else:
-        console.say(f"Nothing to do: all {len(tasks):,} are in {str(kept.folder)!r}.")
+    if not quiet:
+        what = f"{count(n_done, 'run')} done in {took};" if n_done else "Nothing to do:"
+        console.say(f"{what} all {len(tasks):,} are in {str(store.folder)!r}.")
 
 
 def _check_jobs(n_jobs: int) -> None:
@@ -98,10 +84,8 @@ def _check_jobs(n_jobs: int) -> None:
 
 
 def _numbers(text: str | None) -> list[int]:
-    if text is None:
-        return []
     try:
-        return [int(number) for number in text.split(",")]
+        return [] if text is None else [int(number) for number in text.split(",")]
     except ValueError:
         raise ParameterError(f"must be numbers, as 5,10,100; got {text!r}", parameter="clients") from None
 
@@ -121,8 +105,6 @@ def _cluster(scheduler: str | None) -> Iterator[None]:
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise StudyError("--scheduler needs Dask: pip install 'fedkmeans[dask]'") from error
-    from joblib import parallel_config
-
     try:
         client = distributed.Client(scheduler, timeout=_CLUSTER_S)
     except (OSError, ValueError) as error:
@@ -156,83 +138,48 @@ def _check_workers(client: Any) -> None:
 
 @contextmanager
 def _watch(name: str, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
-    """Show a bar on a terminal, or else a line from time to time; yield what to call after each run."""
-    name = console.plain(name)
+    """Show the progress; yield what to call after each run."""
     if quiet:
         yield lambda progress: None
-    elif console.err().is_terminal:
-        bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[runs]}", markup=False),
-            TextColumn("{task.fields[left]}", style="dim", markup=False),
-            TextColumn("{task.fields[last]}", style="cyan", markup=False),
-            console=console.err(),
-            transient=True,
-        )
-        with bars:
-            bar = bars.add_task(name, total=None, runs="", left="", last="")
-            yield lambda p: bars.update(
-                bar, total=p.of, completed=p.done, runs=_runs(p), left=_left(p), last=_last(p)
-            )
-    else:
-        yield _Lines(name)
+        return
+    name = console.plain(name)
+
+    def line(progress: Progress, last: bool) -> str:
+        runs, left, found = _cells(progress)[2]
+        return f"{name}: {runs}, {left}; {found}"
+
+    with watch(name, ("", "dim", "cyan"), _cells, line) as show:
+        yield show
 
 
-class _Lines:
-    """Writes a line from time to time."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._next = name, 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() < self._next and progress.done < progress.of:
-            return
-        self._next = time.monotonic() + _GAP_S
-        console.err().print(
-            f"{self._name}: {_runs(progress)}, {_left(progress)}; {_last(progress)}",
-            soft_wrap=True,
-            markup=False,
-        )
+def _cells(progress: Progress) -> Cells:
+    found = console.plain(f"{progress.task}: {progress.record.facts['score']:.4g}")
+    runs = f"{progress.done:,} of {progress.of:,} runs"
+    return progress.done, progress.of, (runs, f"about {duration(progress.seconds_left)} left", found)
 
 
-def _runs(progress: Progress) -> str:
-    return f"{progress.done:,} of {progress.of:,} runs"
-
-
-def _left(progress: Progress) -> str:
-    return f"about {duration(progress.seconds_left)} left"
-
-
-def _last(progress: Progress) -> str:
-    return console.plain(f"{progress.task}: {progress.record.facts['score']:.4g}")
-
-
-# --- results -----------------------------------------------------------------------------------
-
-
-def show_status(*, plan: Path, store: Path | None) -> None:
+def show_status(**study: Any) -> None:
     """Say how many runs are done, by data and algorithm."""
-    loaded, kept = _open(plan, store)
-    keys, tasks = kept.keys(), tasks_of(loaded)
-    cells: dict[tuple[str, str, str], list[int]] = {}
+    plan, store = _open(**study)
+    keys, tasks = store.keys(), tasks_of(plan)
+    cells: dict[tuple[str, str, str], list[bool]] = {}
     for task in tasks:
-        cell = cells.setdefault((task.data, task.distribution or "–", task.algorithm), [0, 0])
-        cell[0] += key_of(loaded, task) in keys
-        cell[1] += 1
-    done = sum(cell[0] for cell in cells.values())
+        cell = cells.setdefault((task.data, task.distribution or "–", task.algorithm), [])
+        cell.append(key_of(plan, task) in keys)
+    done = sum(map(sum, cells.values()))
     console.show_grid(
-        f"{loaded.title}: {done:,} of {count(len(tasks), 'run')} done, in {str(kept.folder)!r}",
-        [("data", False), ("distribution", False), ("algorithm", False), ("done", True), ("of", True)],
-        [[*cell, f"{n:,}", f"{of:,}"] for cell, (n, of) in cells.items()],
+        f"{plan.title}: {done:,} of {count(len(tasks), 'run')} done, in {str(store.folder)!r}",
+        ["data", "distribution", "algorithm"],
+        ["done", "of"],
+        [[*names, f"{sum(cell):,}", f"{len(cell):,}"] for names, cell in cells.items()],
         most=200,
     )
 
 
-def export_runs(*, plan: Path, store: Path | None, out: Path) -> None:
+def export_runs(*, out: Path, **study: Any) -> None:
     """Write one row per run; lists are left out."""
-    loaded, _, frame = _results(plan, store)
-    more = ["reference", *REFERENCE_METRICS] if loaded.reference is None else []
+    plan, _, frame = _results(**study)
+    more = ["reference", *REFERENCE_METRICS] if plan.reference is None else []
     with atomic_path(out) as temporary:
         # The same rows give the same file: gzip would write the current time into it.
         packed = {"method": "gzip", "mtime": 1} if out.suffix == ".gz" else None
@@ -244,20 +191,19 @@ def export_runs(*, plan: Path, store: Path | None, out: Path) -> None:
 
 def show_table(
     *,
-    plan: Path,
-    store: Path | None,
     metric: str,
     clients: int | None,
     best: float,
     format: str,  # noqa: A002 (the name of the option)
     out: Path | None,
     rounds: int | None,
+    **study: Any,
 ) -> None:
     """Print a table, or write it to a file."""
     from fedkmeans.study.tables import render
 
-    loaded, _, frame = _results(plan, store)
-    text = render(loaded, frame, metric, clients, format, best, rounds)
+    plan, _, frame = _results(**study)
+    text = render(plan, frame, metric, clients, format, best, rounds)
     if out is None:
         console.out().print(text, markup=False, soft_wrap=True, end="")
         return
@@ -267,40 +213,28 @@ def show_table(
 
 
 def save_figure(
-    *,
-    plan: Path,
-    store: Path | None,
-    out: Path,
-    metric: Sequence[str] | None,
-    best: float,
-    convergence: bool,
-    clients: int | None,
+    *, out: Path, metric: list[str] | None, best: float, convergence: bool, clients: int | None, **study: Any
 ) -> None:
     """Draw metrics against the clients per round, or the score against the rounds, and save."""
     from fedkmeans.study.figures import draw, draw_curves
     from fedkmeans.study.plots import save_figure as save
 
-    loaded, _, frame = _results(plan, store)
+    plan, _, frame = _results(**study)
     metrics = metric or []
     if convergence and len(metrics) > 1:
         raise ParameterError("--convergence draws one --metric: score or excess")
-    figure = (
-        draw_curves(loaded, frame, clients, *metrics) if convergence else draw(loaded, frame, metrics, best)
-    )
+    figure = draw_curves(plan, frame, clients, *metrics) if convergence else draw(plan, frame, metrics, best)
     console.say(f"The figure is in {str(save(figure, out))!r}.")
 
 
-def save_report(*, plan: Path, store: Path | None, out: Path | None) -> None:
+def save_report(*, out: Path | None, **study: Any) -> None:
     """Write the page."""
     from fedkmeans.study.page.study import write_report
 
-    loaded, kept, frame = _results(plan, store)
-    path = kept.folder / "report.html" if out is None else out
-    write_report(loaded, frame, kept.centroids(), path)
+    plan, store, frame = _results(**study)
+    path = store.folder / "report.html" if out is None else out
+    write_report(plan, frame, store.centroids(), path)
     console.say(f"The page is {str(path)!r}; open it in a browser.")
-
-
-# --- demo --------------------------------------------------------------------------------------
 
 
 def show_demo(*, out: Path, seed: int, n_jobs: int, quick: bool) -> None:
@@ -309,12 +243,10 @@ def show_demo(*, out: Path, seed: int, n_jobs: int, quick: bool) -> None:
 
     _check_jobs(n_jobs)
     limit = _QUICK_ROUNDS if quick else None
-    seed = check_integer("--seed", seed, least=0)
+    check_integer("--seed", seed, least=0)
     with writing(out), _watch("demo") as report:
         result = demo.run_demo(out, seed=seed, n_jobs=n_jobs, report=report, max_rounds=limit)
-    console.out().print()
-    console.out().print(demo.render_table(result))
-    for line in demo.explain(result):
+    for text in (demo.render_table(result), *demo.explain(result)):
         console.out().print()
-        console.out().print(line, markup=False)
+        console.out().print(text, markup=False)
     console.say(f"The table and {len(result.files) - 1} pictures are in {str(out)!r}.")

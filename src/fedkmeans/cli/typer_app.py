@@ -1,46 +1,45 @@
 """The program, made of the tables of commands and options. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
-from fedkmeans.cli.commands import COMMANDS, START_HELP, Command
-from fedkmeans.cli.error_handling import Group, SubGroup, hide_types
+from fedkmeans import __version__
+from fedkmeans.cli.commands import COMMANDS, START_HELP, STUDY_COMMANDS, STUDY_HELP, Command, help_text
+from fedkmeans.cli.error_handling import Group, SingleCommand, SubGroup
 from fedkmeans.cli.federation_commands import FEDERATION_COMMANDS, FEDERATION_HELP, SITE_COMMANDS, SITE_HELP
-from fedkmeans.cli.options import Option
+from fedkmeans.cli.options import CHOICES, Option
 from fedkmeans.cli.process import WRONG_INPUT
-from fedkmeans.cli.study_commands import STUDY_COMMANDS, STUDY_HELP
 from fedkmeans.errors import ParameterError
-
-
-class _Command(TyperCommand):
-    """A command whose help does not show Python's types."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options."""
-        return hide_types(super().get_params(ctx))
 
 
 def _function(command: Command) -> Callable[..., None]:
     """Return a function with one parameter for each option, as Typer wants it."""
-    rows = command.rows()
+    rows = [
+        row if isinstance(row, Option) else Option.of(usage, row) for usage, row in command.options.items()
+    ]
+    module, name = command.run.split(":")
 
     def call(**values: Any) -> None:
-        if command.needs_flower and find_spec("flwr") is None:
+        if module.startswith("federation") and find_spec("flwr") is None:
             raise ParameterError(
                 "federations run on Flower, which is not installed; pip install 'fedkmeans[flower]'"
             )
+        keywords: dict[str, Any] = {row.group: {} for row in rows if row.group is not None}
         for row in rows:
-            row.check(values[row.name])
-        module, _, name = command.run.partition(":")
-        getattr(import_module(f"fedkmeans.cli.{module}"), name)(**_grouped(rows, values))
+            value = values[row.name]
+            if value is not None and value not in CHOICES.get(row.name, [value]):
+                choices = " or ".join(CHOICES[row.name])
+                raise typer.BadParameter(f"must be {choices}, got {value!r}.", param_hint=row.flags[0])
+            if row.group is None:
+                keywords[row.name] = value
+            elif value is not None:
+                keywords[row.group][row.name] = value
+        getattr(import_module(f"fedkmeans.cli.{module}"), name)(**keywords)
 
     parameters = [row.parameter() for row in rows]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -48,27 +47,16 @@ def _function(command: Command) -> Callable[..., None]:
     return call
 
 
-def _grouped(rows: Sequence[Option], values: dict[str, Any]) -> dict[str, Any]:
-    """Put options of one group, those that were given, into one dict."""
-    keywords: dict[str, Any] = {row.group: {} for row in rows if row.group is not None}
-    for row in rows:
-        if row.group is None:
-            keywords[row.name] = values[row.name]
-        elif values[row.name] is not None:
-            keywords[row.group][row.name] = values[row.name]
-    return keywords
+def _add(to: typer.Typer, commands: Mapping[str, Command]) -> None:
+    for name, command in commands.items():
+        to.command(name, cls=SingleCommand, help=help_text(command.help))(_function(command))
 
 
-def _add(to: typer.Typer, commands: Sequence[Command]) -> None:
-    for command in commands:
-        to.command(command.name, cls=_Command, help=command.help)(_function(command))
-
-
-def _group(name: str, help_: str, commands: Sequence[Command]) -> None:
+def _group(name: str, help_: str, commands: Mapping[str, Command]) -> None:
     """Add a group of commands, which shows its help when it is called without a command."""
     group = typer.Typer(cls=SubGroup, invoke_without_command=True, rich_markup_mode="rich")
 
-    @group.callback(help=help_)
+    @group.callback(help=help_text(help_))
     def start(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             typer.echo(ctx.get_help(), nl=False)
@@ -80,8 +68,6 @@ def _group(name: str, help_: str, commands: Sequence[Command]) -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from fedkmeans import __version__
-
         typer.echo(f"fedkmeans {__version__}")
         raise typer.Exit
 
@@ -97,7 +83,7 @@ app = typer.Typer(
 )
 
 
-@app.callback(help=START_HELP)
+@app.callback(help=help_text(START_HELP))
 def _start(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Say the version."

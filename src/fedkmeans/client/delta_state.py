@@ -1,4 +1,4 @@
-"""The contribution of a client to a running total that is updated with deltas.
+"""The contributions of clients to a running total that is updated with deltas.
 
 The server stores only the sum, so each client must remember its own contribution. A reply can be lost,
 so a client does not know whether the server counted its latest delta. It therefore stores both the sum
@@ -8,16 +8,27 @@ last counted the client, which resolves the latest delta. Every exchange has a u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans.kernels import Kernel, find_kernel
+from fedkmeans.kernels.base import DeltaArrays
+from fedkmeans.kernels.reference.totals import plus
 from fedkmeans.protocol.field_types import register
-from fedkmeans.protocol.messages import StatisticsDelta
-from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
+from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
+
+# What an acknowledgement means: nothing was counted, the pending delta was, it was not, nothing was and
+# nothing was ever sent, or the exchange is unknown.
+_RESET, _ADD, _KEEP, _FIRST, _LOST = 0, 1, 2, 3, -1
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaState:
-    """The deltas that a client has sent for one running total.
+    """The deltas that a client has sent for one running total, as sites store them on disk.
 
     Attributes
     ----------
@@ -36,49 +47,104 @@ class DeltaState:
     pending: ClusterStatistics
     pending_in: str
 
-    def state(self) -> DeltaState:
-        """Return the state itself; see `StackedDelta.state`."""
-        return self
+
+register(DeltaState)  # it is encoded like a message
 
 
-register(DeltaState)  # sites store it on disk, encoded like a message
+class DeltaStates:
+    """The states of the N clients of a table for one running total, in arrays."""
 
+    def __init__(self, n_clients: int, k: int, m: int) -> None:
+        high, low, pending = np.zeros((3, n_clients, k, m + 2))
+        self.rows = DeltaArrays(high, low, pending, np.full((n_clients, k), np.nan))
+        self.numbers = np.zeros((3, n_clients, 2))  # inertia and n_samples of high, low, pending
+        self.known, self.used = np.zeros((2, n_clients), dtype=np.bool_)  # `used`: not all zero
+        self.counted_in, self.pending_in = np.full((2, n_clients), None, dtype=object)
+        self.stamps = np.full(n_clients, -2, dtype=np.int64)  # of the statistics that were last seen
 
-def make_delta(
-    state: DeltaState | None, statistics: ClusterStatistics, exchange: str, acknowledged: str | None
-) -> tuple[StatisticsDelta, DeltaState | None]:
-    """Return the delta to send and the state to store.
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of clusters and number of columns."""
+        k, columns = self.rows.high.shape[1:]
+        return k, columns - 2
 
-    The delta is the difference from the sum of all counted deltas, not from the previous statistics.
-    Each delta thus corrects the rounding errors of earlier ones.
+    def state_of(self, client: int) -> DeltaState:
+        """Return a copy of the state of one client."""
+        counted = RunningTotal(self._part(0, client), self._part(1, client))
+        return DeltaState(counted, self.counted_in[client], self.pending_of(client), self.pending_in[client])
 
-    Parameters
-    ----------
-    state : DeltaState or None
-        The stored state for this total; None if there is none.
-    statistics : ClusterStatistics
-        The current statistics of the client.
-    exchange : str
-    acknowledged : str or None
-        Exchange of the latest delta that the server counted; None if it counted none.
+    def pending_of(self, client: int) -> ClusterStatistics:
+        """Return the latest delta of a client."""
+        return self._part(2, client)
 
-    Returns
-    -------
-    delta : StatisticsDelta
-        Has `lost` = 1 if the client does not know the acknowledged exchange.
-    state : DeltaState or None
-        The state to store; unchanged if the acknowledged exchange is unknown.
-    """
-    k, m = statistics.weighted_sum.shape
-    if acknowledged is None:
-        counted = RunningTotal.nothing(k, m)
-    elif state is not None and acknowledged == state.pending_in:
-        counted = state.counted.plus(state.pending)
-    elif state is not None and acknowledged == state.counted_in:
-        counted = state.counted
-    else:
-        return StatisticsDelta(ClusterStatistics.nothing(k, m), lost=1, exchange=exchange), state
-    difference = counted.to(statistics)
-    return StatisticsDelta(difference, lost=0, exchange=exchange), DeltaState(
-        counted, acknowledged, difference, exchange
-    )
+    def _part(self, part: int, client: int) -> ClusterStatistics:
+        rows, (inertia, n_samples) = self.rows[part][client].copy(), self.numbers[part, client].tolist()
+        return ClusterStatistics(rows[:, :-2], rows[:, -2], rows[:, -1], inertia, n_samples)
+
+    def load(self, client: int, state: DeltaState) -> None:
+        """Restore the state of a client."""
+        for part, record in enumerate((state.counted.high, state.counted.low, state.pending)):
+            self.rows[part][client] = np.column_stack([record.weighted_sum, record.weight, record.holders])
+            self.numbers[part, client] = record.inertia, record.n_samples
+        self.rows.settled[client], self.stamps[client] = np.nan, -2
+        self.known[client] = self.used[client] = True
+        self.counted_in[client], self.pending_in[client] = state.counted_in, state.pending_in
+
+    def renew(
+        self,
+        clients: IntArray,
+        statistics: StackedStatistics,
+        exchange: str,
+        acknowledged: Sequence[str | None],
+    ) -> tuple[RunningTotal, Any]:
+        """Compute the deltas of clients from their new statistics, and store them as pending.
+
+        A delta is the difference from the sum of all counted deltas, not from the previous statistics.
+        Each delta thus corrects the rounding errors of earlier ones.
+
+        Parameters
+        ----------
+        clients : ndarray of shape (A,)
+            Places of the clients in the table, in the order of `statistics`.
+        statistics : StackedStatistics
+        exchange : str
+        acknowledged : sequence of str or None
+            For each client, the exchange of its latest delta that the server counted; None if none was.
+
+        Returns
+        -------
+        difference : RunningTotal
+            Sum of the deltas.
+        lost : ndarray of shape (A,), bool
+            Clients that do not know the acknowledged exchange. Their states do not change.
+        """
+        told: Any = np.array(acknowledged, dtype=object)
+        modes = np.where(told == self.counted_in[clients], _KEEP, _LOST)
+        modes[told == self.pending_in[clients]] = _ADD
+        modes[~self.known[clients]] = _LOST
+        modes[told == None] = _RESET  # noqa: E711 - for each element
+        modes[(modes == _RESET) & ~self.used[clients]] = _FIRST
+        places = np.flatnonzero(modes != _LOST)
+        slots, used = clients[places], modes[places]
+        self.known[slots], self.used[slots] = False, True  # the former until the end: it may be interrupted
+        new, stamp = statistics.new(places, self.stamps[slots])
+        total = np.zeros((2, *self.rows.high.shape[1:]))
+        # A single client does not need compiled code, which takes time to load.
+        kernel = find_kernel(statistics.kernel if len(clients) > 1 else "numpy")
+        kernel.renew_deltas(self.rows, slots, used, new, total, statistics.n_threads)
+        numbers = self._renew_numbers(slots, used, statistics.numbers[places], kernel)
+        self.stamps[slots], self.counted_in[slots], self.pending_in[slots] = stamp, told[places], exchange
+        self.known[slots] = True
+        return RunningTotal.of_rows(total, numbers), modes == _LOST
+
+    def _renew_numbers(self, slots: IntArray, modes: IntArray, new: FloatArray, kernel: Kernel) -> FloatArray:
+        """Do the same for inertia and n_samples; return their total, shape (2, 2)."""
+        high, low, pending = self.numbers[:, slots]
+        added = plus(high, low, np.where(modes[:, None] == _ADD, pending, 0.0))
+        counted = (modes == _ADD) | (modes == _KEEP)
+        high, low = (np.where(counted[:, None], part, 0.0) for part in added)
+        pending = new - high - low
+        self.numbers[:, slots] = high, low, pending
+        total = np.zeros((2, 2))
+        kernel.renew_numbers(total[0], total[1], np.zeros_like(new), np.arange(len(slots)), pending)
+        return total

@@ -14,38 +14,34 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import ClientId, DataArray, IntArray
-from fedkmeans.client.delta_state import make_delta
+from fedkmeans.client.delta_state import DeltaStates
 from fedkmeans.client.local_kmeans import local_clusters
-from fedkmeans.errors import FederationError, ParameterError
-from fedkmeans.kernels import Outcome
-from fedkmeans.kernels.base import LocalSummary
+from fedkmeans.client.shared_table import SharedTable
+from fedkmeans.errors import FederationError
 from fedkmeans.kernels.reference.lloyd import distances_to_own, double_block
 from fedkmeans.kernels.sparse import SparseRows, Table
-from fedkmeans.kernels.weighting import needs_inertia, weights_for
+from fedkmeans.kernels.weighting import needs_inertia
 from fedkmeans.protocol import messages
 from fedkmeans.protocol.declaration import Query, Reply
+from fedkmeans.protocol.exchange import Total
 from fedkmeans.protocol.messages import LocalUpdate
 from fedkmeans.protocol.statistics import ClusterStatistics
 
 if TYPE_CHECKING:
     from fedkmeans.client.site import Site
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+# A handler: (sites that share a table, query, n_threads) → their replies. It is called with the table's lock.
+Handler = Callable[[Sequence["Site"], Any, int], list[Any]]
 
-# Number of runs for which a site stores delta states; a run may start before another one ends.
-RUNS_KEPT = 4
-
-
-# The handler of each type of query: (sites, query, n_threads) → pairs of a site and its reply.
-HANDLERS: dict[type, Callable[[Sequence[Site], Any, int], list[tuple[Site, Any]]]] = {}
+_HANDLERS: dict[type, Handler] = {}
 
 
 def handles(kind: type[Query]) -> Callable[[F], F]:
-    """Register the decorated function, (sites, query, n_threads) → pairs, as the handler of a query."""
+    """Register the decorated function, (sites, query, n_threads) → replies, as the handler of a query."""
 
     def register(handler: F) -> F:
-        HANDLERS[kind] = handler
+        _HANDLERS[kind] = handler
         return handler
 
     return register
@@ -55,193 +51,191 @@ def handles_each(kind: type[Query]) -> Callable[[F], F]:
     """Register the decorated function, (site, query) → reply, which is called for each site separately."""
 
     def register(handler: F) -> F:
-        def each(sites: Sequence[Site], query: Query, n_threads: int) -> list[tuple[Site, Any]]:
-            replies = in_threads(handler, [(site, query) for site in sites], n_threads)
-            return list(zip(sites, replies, strict=True))
+        def each(sites: Sequence[Site], query: Query, n_threads: int) -> list[Any]:
+            return in_threads(handler, [(site, query) for site in sites], n_threads)
 
-        HANDLERS[kind] = each
+        _HANDLERS[kind] = each
         return handler
 
     return register
 
 
-def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
-    """Let several sites answer the same query; each gets only its own part of it."""
-    alike = [site for site in sites if not site.overrides_answer]
-    replies = answer_together(alike, query, n_threads)
-    others = [site for site in sites if site.overrides_answer]
-    return replies | {site.name: site.answer(query.for_client(site.name)) for site in others}
-
-
-def answer_together(sites: Sequence[Site], query: Query, n_threads: int) -> dict[ClientId, Reply]:
-    """Let sites answer a query with its handler, with one call of the kernel per table."""
-    if isinstance(query, messages.Bundle):
-        answers = [answer_together(sites, part, n_threads) for part in query.queries]
-        return {
-            site.name: messages.BundleReply(tuple(answer[site.name] for answer in answers)) for site in sites
-        }
-    handler = HANDLERS.get(type(query))
-    if handler is None:
+def handler_of(query: Query) -> Handler:
+    """Return the handler of a query."""
+    if type(query) not in _HANDLERS:
         raise FederationError(
             f"No handler is known for the query {type(query).__name__}. Write one with the decorator "
             "`handles` of fedkmeans.client.handlers, and load it at every site."
         )
-    return {site.name: reply for site, reply in handler(sites, query, n_threads)}
+    return _HANDLERS[type(query)]
 
 
-def _local_work(
-    sites: Sequence[Site], update: LocalUpdate, inertia: bool, n_threads: int
-) -> list[tuple[Site, LocalSummary]]:
-    """Run the local steps of sites, together for sites that share a table."""
-
-    def work(group: list[Site], which: IntArray, n_threads: int) -> list[LocalSummary]:
-        outcome = group[0].table.local_steps(which, update, inertia, n_threads)
-        return [summary_of(outcome, site.n_samples, place) for place, site in enumerate(group)]
-
-    return _by_table(sites, work, n_threads)
-
-
-@handles(messages.LocalClusters)
-def _clusters(
-    sites: Sequence[Site], query: messages.LocalClusters, n_threads: int
-) -> list[tuple[Site, messages.CentroidSet]]:
-    """Cluster the rows of sites, together for sites that share a table."""
-
-    def work(group: list[Site], which: IntArray, n_threads: int) -> list[messages.CentroidSet]:
-        table = group[0].table
-        # In threads, because the generator of a site is seeded with a checksum of all its rows.
-        rngs = in_threads(lambda site: site.generator(query.seed), [(site,) for site in group], n_threads)
-        least = [site.policy.min_cluster_size for site in group]
-        return local_clusters(table.rows, which, query, rngs, least, table.kernel, n_threads)
-
-    return _by_table(sites, work, n_threads)
-
-
-@handles(messages.Score)
-def _scores(
-    sites: Sequence[Site], query: messages.Score, n_threads: int
-) -> list[tuple[Site, messages.ScoreTotals]]:
-    """Compute the scores of sites, together for sites that share a table."""
-
-    def work(group: list[Site], which: IntArray, n_threads: int) -> list[messages.ScoreTotals]:
-        table = group[0].table
-        inertia = table.kernel.inertia_each(table.rows, which, query.centroids, n_threads).tolist()
-        return [
-            messages.ScoreTotals.of(own, site.n_samples) for own, site in zip(inertia, group, strict=True)
-        ]
-
-    return _by_table(sites, work, n_threads)
-
-
-def _by_table(
-    sites: Sequence[Site], work: Callable[[list[Site], IntArray, int], list[T]], n_threads: int
-) -> list[tuple[Site, T]]:
-    """Call `work` once per table, with the sites that share it and their indices in it."""
+def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
+    """Let several sites answer the same query, with one call of the handler per table."""
+    handler = handler_of(query)
     groups: dict[int, list[Site]] = {}
     for site in sites:
-        groups.setdefault(id(site.table), []).append(site)
+        if not site.overrides_answer:
+            groups.setdefault(id(site.table), []).append(site)
     inner, outer = (n_threads, 1) if len(groups) < n_threads else (1, n_threads)
-
-    def pairs(group: list[Site]) -> list[tuple[Site, T]]:
-        return list(zip(group, work(group, np.array([site.index for site in group]), inner), strict=True))
-
     with ExitStack() as held:
         # Acquire all locks first, in a fixed order and not in worker threads: a worker that waits for a
         # lock could block the owner of that lock, if the owner waits for a free worker.
         for _, group in sorted(groups.items()):
             held.enter_context(group[0].table.lock)
-        done = in_threads(pairs, [(group,) for group in groups.values()], outer)
-    return [pair for some in done for pair in some]
+        found = in_threads(handler, [(group, query, inner) for group in groups.values()], outer)
+    replies = {
+        site.name: reply
+        for group, some in zip(groups.values(), found, strict=True)
+        for site, reply in zip(group, some, strict=True)
+    }
+    others = [site for site in sites if site.overrides_answer]  # each gets only its own part of the query
+    return replies | {site.name: site.answer(query.for_client(site.name)) for site in others}
 
 
-def summary_of(outcome: Outcome, n_samples: Any, place: int | None = None) -> LocalSummary:
-    """Return the summary of one client, or of all clients with one row per client and no centroids."""
-    which: Any = slice(None) if place is None else place
-    counts = outcome.counts[which]
-    return LocalSummary(
-        centroids=np.empty(0) if place is None else outcome.centroids(place),
-        counts=counts,
-        last_counts=outcome.last_counts[which],
-        inertia=np.full(counts.shape, np.nan) if outcome.inertia is None else outcome.inertia[which],
-        n_samples=n_samples,
-        received_inertia=float("nan")
-        if place is None or outcome.received_inertia is None
-        else float(outcome.received_inertia[place]),
-    )
+@handles(messages.Bundle)
+def _bundle(sites: Sequence[Site], query: messages.Bundle, n_threads: int) -> list[messages.BundleReply]:
+    parts = [handler_of(part)(sites, part, n_threads) for part in query.queries]
+    return [messages.BundleReply(replies) for replies in zip(*parts, strict=True)]
+
+
+@handles(messages.LocalClusters)
+def _clusters(
+    sites: Sequence[Site], query: messages.LocalClusters, n_threads: int
+) -> list[messages.CentroidSet]:
+    # In threads, because the generator of a site is seeded with a checksum of all its rows.
+    rngs = in_threads(lambda site: site.generator(query.seed), [(site,) for site in sites], n_threads)
+    least = [site.policy.min_cluster_size for site in sites]
+    table, which = _places(sites)
+    return local_clusters(table, which, query, rngs, least, table.kernel, n_threads)
+
+
+@handles(messages.Score)
+def _scores(sites: Sequence[Site], query: messages.Score, n_threads: int) -> list[messages.ScoreTotals]:
+    table, which = _places(sites)
+    inertia = table.kernel.inertia_each(table, which, query.centroids, n_threads).tolist()
+    return list(map(messages.ScoreTotals.of, inertia, table.n_samples[which].tolist()))
+
+
+def _places(sites: Sequence[Site]) -> tuple[SharedTable, IntArray]:
+    """Return the table of sites, and their indices in it."""
+    return sites[0].table, np.array([site.index for site in sites])
 
 
 @handles(LocalUpdate)
-def _models(sites: Sequence[Site], query: LocalUpdate, n_threads: int) -> list[tuple[Site, Any]]:
-    work = _local_work(sites, query, needs_inertia(query.weighting), n_threads)
-    return [
-        (site, messages.LocalModel(local.centroids, weights_for(query.weighting, local)))
-        for site, local in work
-    ]
+def _models(sites: Sequence[Site], query: LocalUpdate, n_threads: int) -> list[messages.LocalModel]:
+    table, which = _places(sites)
+    inertia = needs_inertia(query.weighting)
+    table.reclaim()
+    outcome = table.kernel.local_steps(
+        table, which, query.centroids, **query.steps, inertia=inertia, n_threads=n_threads
+    )
+    weights = table.weights(which, query, outcome)
+    return [messages.LocalModel(outcome.centroids(place), own) for place, own in enumerate(weights)]
 
 
 @handles(messages.SendStatistics)
-def _all_statistics(
+def _statistics(
     sites: Sequence[Site], query: messages.SendStatistics, n_threads: int
-) -> list[tuple[Site, Any]]:
-    work = _local_work(sites, query.update, True, n_threads)
-    return [(site, _statistics(site, query.update, local)) for site, local in work]
+) -> list[ClusterStatistics]:
+    table, which = _places(sites)
+    statistics = table.statistics(which, query.update, n_threads)
+    return [statistics.record(place) for place in range(len(which))]
 
 
 @handles(messages.SendDelta)
-def _deltas(sites: Sequence[Site], query: messages.SendDelta, n_threads: int) -> list[tuple[Site, Any]]:
-    work = _local_work(sites, query.update, True, n_threads)
-    return [(site, _delta(site, query, local)) for site, local in work]
+def _deltas(
+    sites: Sequence[Site], query: messages.SendDelta, n_threads: int
+) -> list[messages.StatisticsDelta]:
+    table, which = _places(sites)
+    statistics = table.statistics(which, query.update, n_threads)
+    states, acknowledged = _states(table, query, statistics.names)
+    _, lost = states.renew(which, statistics, query.exchange, acknowledged)
+    nothing = ClusterStatistics.nothing(*states.shape)
+    return [
+        messages.StatisticsDelta(nothing if gone else states.pending_of(client), int(gone), query.exchange)
+        for client, gone in zip(which, lost, strict=True)
+    ]
 
 
-def check_remembered(client: ClientId, wrong: Any) -> None:
-    """Raise if any cluster without points has a weight; `wrong` marks such clusters."""
-    if wrong.any():
-        raise ParameterError(
-            f"Client {client!r}: the weighting rule gives weight to a cluster in which the client has no "
-            "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
-        )
-
-
-def _statistics(site: Site, update: LocalUpdate, local: LocalSummary) -> ClusterStatistics:
-    weight = weights_for(update.weighting, local)
-    check_remembered(site.name, (weight > 0) & (local.counts == 0) & (local.last_counts == 0))
-    return ClusterStatistics(
-        weighted_sum=weight[:, None] * local.centroids,
-        weight=weight,
-        holders=(weight > 0).astype(np.float64),
-        inertia=local.received_inertia,
-        n_samples=local.n_samples,
-    )
-
-
-def keep_totals(site: Site, run: str, totals: dict[str, Any]) -> None:
-    """Store the delta states of a run; drop those of all but the latest `RUNS_KEPT` runs."""
-    site.delta_states[run] = totals  # inserted last: the least recently used run comes first
-    while len(site.delta_states) > RUNS_KEPT:
-        site.delta_states.pop(next(iter(site.delta_states)))
-
-
-def check_addressed(site: Site, query: messages.SendDelta) -> None:
-    """Raise if the query does not name the site."""
-    if site.name not in query.counted:
+def _states(
+    table: SharedTable, query: messages.SendDelta, names: Sequence[ClientId]
+) -> tuple[DeltaStates, list[str | None]]:
+    """Return the delta states for a query, and what was counted of each client."""
+    unknown = [client for client in names if client not in query.counted]
+    if unknown:
         raise FederationError(
-            f"Client {site.name!r} was asked for what changed, but the query speaks only of "
+            f"Client {unknown[0]!r} was asked for what changed, but the query speaks only of "
             f"{', '.join(sorted(query.counted)[:5])}. The federation must know its sites by their own names."
         )
+    states = table.states_of(query.run, query.total, query.update.centroids.shape)
+    return states, [query.counted[client] for client in names]
 
 
-def _delta(site: Site, query: messages.SendDelta, local: LocalSummary) -> messages.StatisticsDelta:
-    check_addressed(site, query)
-    statistics = _statistics(site, query.update, local)
-    totals = site.delta_states.pop(query.run, {})
-    before = totals.get(query.total)
-    delta, state = make_delta(
-        None if before is None else before.state(), statistics, query.exchange, query.counted[site.name]
-    )
-    if state is not None:
-        totals[query.total] = state
-    keep_totals(site, query.run, totals)
-    return delta
+def total_models(table: SharedTable, which: IntArray, query: LocalUpdate, n_threads: int) -> Total:
+    """Return the total of the local models of clients, without making single replies."""
+    k, m = query.centroids.shape
+    weighted_sum, weight, plain_sum = np.zeros((k, m)), np.zeros(k), np.zeros((k, m))
+    inertia = needs_inertia(query.weighting)
+    table.reclaim()
+    for some in _portions(table, which, query):
+        outcome = table.kernel.local_steps(
+            table, some, query.centroids, **query.steps, inertia=inertia, n_threads=n_threads
+        )
+        weights = table.weights(some, query, outcome)
+        outcome.add_to(weights, weighted_sum, plain_sum)
+        # Add sequentially, like records are added; `np.sum` may use another order.
+        weight = np.add.accumulate(np.vstack([weight, weights]))[-1]
+    record = messages.ClusterTotals(weighted_sum, weight, plain_sum, len(which))
+    size = weighted_sum.nbytes + weight.nbytes  # of a `LocalModel`
+    return Total(record, table.names_of(which), len(which) * size)
+
+
+def total_statistics(
+    table: SharedTable, which: IntArray, query: messages.SendStatistics, n_threads: int
+) -> Total:
+    """Return the total of the statistics of clients, added in their order."""
+    update = query.update
+    weighted_sum = np.full(update.centroids.shape, -0.0)  # -0.0 + x is x for every x, also for -0.0
+    plain_sum, numbers = np.zeros_like(weighted_sum), []
+    table.reclaim()
+    for some in _portions(table, which, update):
+        outcome = table.kernel.local_steps(
+            table, some, update.centroids, **update.steps, inertia=True, n_threads=n_threads
+        )
+        weight = table.remembered_weights(some, update, outcome)
+        outcome.add_to(weight, weighted_sum, plain_sum)
+        inertia: Any = outcome.received_inertia
+        numbers.append(np.column_stack([weight, weight > 0, inertia, table.n_samples[some]]))
+    # Add sequentially, like records are added; `np.sum` may use another order.
+    sums = np.add.accumulate(np.concatenate(numbers))[-1]
+    weight, holders = sums[:-2].reshape(2, -1).copy()
+    record = ClusterStatistics(weighted_sum, weight, holders, float(sums[-2]), float(sums[-1]))
+    return Total(record, table.names_of(which), len(which) * messages.n_bytes(record))
+
+
+def total_deltas(table: SharedTable, which: IntArray, query: messages.SendDelta, n_threads: int) -> Total:
+    """Return the sum of the deltas of clients, in one pass over their states."""
+    statistics = table.statistics(which, query.update, n_threads)
+    states, acknowledged = _states(table, query, statistics.names)
+    difference, lost = states.renew(which, statistics, query.exchange, acknowledged)
+    record = messages.DeltaTotals(difference, int(lost.sum()), frozenset([query.exchange]))
+    reply = messages.StatisticsDelta(difference.high, 0, query.exchange)
+    return Total(record, statistics.names, len(which) * messages.n_bytes(reply))
+
+
+# Replies that are added up without making them: (table, indices of clients, query, n_threads) → total.
+TOTALS: dict[type, Callable[[SharedTable, IntArray, Any, int], Total]] = {
+    LocalUpdate: total_models,
+    messages.SendStatistics: total_statistics,
+    messages.SendDelta: total_deltas,
+}
+
+
+def _portions(table: SharedTable, which: IntArray, update: LocalUpdate) -> list[IntArray]:
+    """Split clients into portions, so that the memory for local centroids stays bounded."""
+    size = table.kernel.at_a_time(table, update.centroids)
+    return [which[start : start + size] for start in range(0, len(which), size)]
 
 
 @handles_each(messages.Describe)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,15 @@ from joblib import effective_n_jobs
 
 from fedkmeans._utils.threads import single_products
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
-from fedkmeans.client.group import SiteGroup, statistics_of, total_of
-from fedkmeans.client.handlers import answer_all
+from fedkmeans.client.handlers import TOTALS, answer_all
+from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.kernels import AUTO, choose_kernel
 from fedkmeans.kernels.sparse import Table, as_table
 from fedkmeans.protocol.declaration import Query, Reply
-from fedkmeans.protocol.exchange import Total, some_of
-from fedkmeans.protocol.messages import SendStatistics
+from fedkmeans.protocol.exchange import Total, add_up, some_of
+from fedkmeans.protocol.messages import Bundle, BundleReply, SendStatistics
 
 
 class InProcess:
@@ -60,14 +60,14 @@ class InProcess:
             )
         self.n_jobs = n_jobs
         self.clients = tuple(sorted(self.sites))
-        self._asked: list[Site] = []
-        self._group: SiteGroup | None = None
+        self._asked: tuple[Any, Any] = (), ()
+        self._found: tuple[SharedTable | None, IntArray, list[Site]] = None, np.empty(0, dtype=np.int64), []
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
         """Choose the kernel of sites with kernel "auto" by the data of all sites together."""
         tables = {id(site.table): site.table for site in self.sites.values()}
-        n_numbers = sum(table.rows.X.size for table in tables.values())
+        n_numbers = sum(table.X.size for table in tables.values())
         for table in tables.values():
             table.use_kernel(choose_kernel(table.wanted_kernel, len(self.sites), n_numbers))
 
@@ -129,7 +129,7 @@ class InProcess:
     def expect(self, n_clusters: int, max_local: int) -> None:
         """Let kernels prepare for the local steps of a fit; this affects only speed."""
         for table in {id(site.table): site.table for site in self.sites.values()}.values():
-            table.kernel.expect(table.rows, n_clusters, max_local)
+            table.kernel.expect(table, n_clusters, max_local)
 
     def remove(self, client: ClientId) -> None:
         """Remove a client for good, also during a fit; memory "server" and "client" drop its statistics."""
@@ -142,32 +142,41 @@ class InProcess:
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
         """Return the replies of these clients, except those that have left."""
-        sites = self._present(clients)
-        if isinstance(query, SendStatistics) and sites:
-            group = self._group_of(sites)
-            if group.table is not None:
-                with single_products():
-                    return statistics_of(group, query, effective_n_jobs(self.n_jobs))
-        return answer_all(sites, query, effective_n_jobs(self.n_jobs))
+        table, which, sites = self._find(clients)
+        n_threads = effective_n_jobs(self.n_jobs)
+        if table is not None and isinstance(query, SendStatistics):
+            with single_products(), table.lock:
+                return table.statistics(which, query.update, n_threads)
+        return answer_all(sites, query, n_threads)
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
         """Return the total of the replies of these clients."""
-        sites = self._present(clients)
-        if not sites:
-            return Total(None, ())
-        group = self._group_of(sites)
-        # Set once for the whole call; sites that override `answer` are free to use threads.
-        with nullcontext() if group.table is None else single_products():
-            return total_of(group, query, effective_n_jobs(self.n_jobs))
+        table, which, sites = self._find(clients)
+        if table is not None and isinstance(query, Bundle):
+            totals = [self.total(part, clients) for part in query.queries]
+            bundle = BundleReply(tuple(total.record for total in totals))
+            return Total(bundle, totals[0].answered, tuple(total.received for total in totals))
+        n_threads = effective_n_jobs(self.n_jobs)
+        if table is None or type(query) not in TOTALS:
+            return add_up(answer_all(sites, query, n_threads))
+        with single_products(), table.lock:
+            return TOTALS[type(query)](table, which, query, n_threads)
 
-    def _group_of(self, sites: list[Site]) -> SiteGroup:
-        """Return the sites as a group; cached, as rounds often have the same sites."""
-        if self._group is None or self._asked != sites:
-            self._asked, self._group = sites, SiteGroup.of(sites)
-        return self._group
+    def _find(self, clients: Sequence[ClientId]) -> tuple[SharedTable | None, IntArray, list[Site]]:
+        """Return the table that clients share, their indices in it and their sites, sorted by name.
 
-    def _present(self, clients: Sequence[ClientId]) -> list[Site]:
-        return [self.sites[client] for client in clients if client in self.sites]
+        The table is None if there are several, if a site overrides `answer`, or if all sites have left.
+        The latest result is cached, as rounds often have the same clients.
+        """
+        key = self.clients, tuple(clients)
+        if key != self._asked:
+            sites = [self.sites[client] for client in sorted(clients) if client in self.sites]
+            tables = {id(site.table): site.table for site in sites}
+            together = len(tables) == 1 and not any(site.overrides_answer for site in sites)
+            which = np.array([site.index for site in sites], dtype=np.int64)
+            self._asked = key
+            self._found = sites[0].table if together else None, which, sites
+        return self._found
 
 
 def split_rows(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,43 +16,6 @@ from fedkmeans.protocol.messages import CentroidSet, LocalClusters
 
 # Maximum number of columns for which XᵀX is computed; with more, products with vectors are cheaper.
 _LARGEST_GRAM = 2048
-
-LocalClustering: TypeAlias = Callable[
-    [Rows, IntArray, Sequence[int], Sequence[np.random.Generator], int, int, int, Kernel], list[Clustered]
-]
-
-
-def kmeans_each(
-    rows: Rows,
-    which: IntArray,
-    n_clusters: Sequence[int],
-    rngs: Sequence[np.random.Generator],
-    n_init: int,
-    max_iter: int,
-    n_threads: int,
-    kernel: Kernel,
-) -> list[Clustered]:
-    """Run plain k-means on the rows of each client."""
-    return kernel.kmeans_each(rows, which, n_clusters, rngs, n_init, max_iter, n_threads)
-
-
-def awasthi_sheffet_each(
-    rows: Rows,
-    which: IntArray,
-    n_clusters: Sequence[int],
-    rngs: Sequence[np.random.Generator],
-    n_init: int,
-    max_iter: int,
-    n_threads: int,
-    kernel: Kernel,
-) -> list[Clustered]:
-    """Run the local clustering of the published k-FED on the rows of each client."""
-
-    def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
-        X, weight = rows.shard(client)
-        return Clustered(awasthi_sheffet(X, k, rng, n_init, max_iter, weight, kernel))
-
-    return in_threads(work, list(zip(which, n_clusters, rngs, strict=True)), n_threads)
 
 
 def awasthi_sheffet(
@@ -140,12 +103,6 @@ def top_directions(X: Table, n_directions: int, rng: np.random.Generator) -> Flo
     return np.asarray(svds(operator, k=wanted, v0=start, return_singular_vectors="vh")[2][::-1])
 
 
-LOCAL_CLUSTERINGS: dict[str, LocalClustering] = {
-    "k-means": kmeans_each,
-    "awasthi-sheffet": awasthi_sheffet_each,
-}
-
-
 def local_clusters(
     rows: Rows,
     which: IntArray,
@@ -161,24 +118,26 @@ def local_clusters(
     sends none, because the centroid of one row is that row. Weighted rows count by their effective
     number (Σw)² / Σw², because a mean dominated by one row is close to that row.
     """
-    wanted = [
-        min(query.n_clusters, int(_effective_size(*rows.shard(client)) / least))
-        for client, least in zip(which, min_cluster_sizes, strict=True)
-    ]
+    wanted = []
+    for client, least in zip(which, min_cluster_sizes, strict=True):
+        X, weight = rows.shard(client)
+        size = len(X) if weight is None else _effective(weight.sum(), (weight**2).sum())
+        wanted.append(min(query.n_clusters, int(size / least)))
     sets = [CentroidSet(np.empty((0, rows.X.shape[1])), np.empty(0))] * len(which)
     some = [place for place, k in enumerate(wanted) if k]
     if not some:
         return sets
-    clustered = LOCAL_CLUSTERINGS[query.method](
-        rows,
-        which[some],
-        [wanted[place] for place in some],
-        [rngs[place] for place in some],
-        query.n_init,
-        query.max_iter - 1,  # `_publish` makes the last step
-        n_threads,
-        kernel,
-    )
+    wanted, rngs = [wanted[place] for place in some], [rngs[place] for place in some]
+    n_init, max_iter = query.n_init, query.max_iter - 1  # `_publish` makes the last step
+    if query.method == "k-means":
+        clustered = kernel.kmeans_each(rows, which[some], wanted, rngs, n_init, max_iter, n_threads)
+    else:
+
+        def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
+            X, weight = rows.shard(client)
+            return Clustered(awasthi_sheffet(X, k, rng, n_init, max_iter, weight, kernel))
+
+        clustered = in_threads(work, list(zip(which[some], wanted, rngs, strict=True)), n_threads)
     for place, found in zip(some, clustered, strict=True):
         X, weight = rows.shard(which[place])
         sets[place] = _publish(X, weight, found, min_cluster_sizes[place], kernel, n_threads)
@@ -199,7 +158,10 @@ def _publish(
         return CentroidSet(centroids, counts)  # the last step would change nothing
     sums, counts = kernel.lloyd_step(X, centroids, sample_weight, n_threads)
     moved = means(sums, counts, otherwise=centroids)
-    large = _effective_sizes(X, centroids, counts, sample_weight, kernel) >= min_cluster_size
+    sizes = counts
+    if sample_weight is not None:
+        sizes = _effective(counts, kernel.lloyd_step(X, centroids, sample_weight**2)[1])
+    large = sizes >= min_cluster_size
     if large.all() and np.array_equal(moved, centroids):  # converged
         return CentroidSet(moved, counts)
     sent = moved[large]
@@ -209,26 +171,7 @@ def _publish(
     return CentroidSet(sent, kernel.lloyd_step(X, sent, sample_weight, n_threads)[1])
 
 
-def _effective_size(X: Table, sample_weight: FloatArray | None) -> float:
-    """Return the number of rows, or (Σw)² / Σw² if they have weights."""
-    if sample_weight is None:
-        return float(len(X))
-    return float(_ratio(sample_weight.sum(), (sample_weight**2).sum()))
-
-
-def _effective_sizes(
-    X: Table,
-    centroids: FloatArray,
-    counts: FloatArray,
-    sample_weight: FloatArray | None,
-    kernel: Kernel,
-) -> FloatArray:
-    """Return the effective size of each cluster, shape (k,)."""
-    if sample_weight is None:
-        return counts
-    return np.asarray(_ratio(counts, kernel.lloyd_step(X, centroids, sample_weight**2)[1]))
-
-
-def _ratio(total: Any, squares: Any) -> Any:
+def _effective(total: Any, squares: Any) -> Any:
+    """Return (Σw)² / Σw², the effective number of rows with weights."""
     # Slightly increased, so that n equal weights count as at least n despite rounding.
     return total**2 / np.maximum(squares, np.finfo(np.float64).tiny) * (1 + 1e-12)

@@ -7,22 +7,25 @@ A single site has its own table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import Any
-from weakref import ReferenceType, WeakValueDictionary
+from weakref import ReferenceType, ref
 
 import numpy as np
 
-from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
-from fedkmeans.client.delta_stack import DeltaStack
+from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
+from fedkmeans.client.delta_state import DeltaStates
+from fedkmeans.errors import ParameterError
 from fedkmeans.kernels import AUTO, Kernel, Outcome, Rows, choose_kernel, find_kernel
+from fedkmeans.kernels.base import LocalSummary
 from fedkmeans.kernels.sparse import Table
+from fedkmeans.kernels.weighting import weights_for
 from fedkmeans.protocol.messages import LocalUpdate
 from fedkmeans.protocol.statistics import StackedStatistics
 
-_NOT_PICKLED = ("lock", "lent", "delta_stacks")
+# Number of runs for which delta states are stored; a run may start before another one ends.
+RUNS_KEPT = 4
 
 
 def common_table(parts: Sequence[DataArray]) -> DataArray | None:
@@ -44,8 +47,10 @@ def _address(array: DataArray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-class SharedTable:
-    """A table with the rows of N clients; client i has the rows starts[i] to starts[i + 1] - 1.
+class SharedTable(Rows):
+    """The rows of N clients; client i has the rows starts[i] to starts[i + 1] - 1.
+
+    Whoever calls a method that runs local steps or uses delta states must hold `lock`.
 
     Parameters
     ----------
@@ -53,6 +58,8 @@ class SharedTable:
     starts : array-like of shape (N + 1,)
     sample_weight : ndarray of shape (n,) or None
         Positive weights of the rows.
+    names : sequence of str
+        Names of the clients.
     kernel : {"auto", "numba", "numpy"}
     """
 
@@ -60,70 +67,109 @@ class SharedTable:
         self,
         X: Table,
         starts: Sequence[int] | IntArray,
-        sample_weight: FloatArray | None = None,
+        sample_weight: FloatArray | None,
+        names: Sequence[ClientId],
         kernel: str = AUTO,
     ) -> None:
-        self.rows = Rows(X, np.asarray(starts, dtype=np.int64), sample_weight)
+        super().__init__(X, np.asarray(starts, dtype=np.int64), sample_weight)
+        self.names = np.array(names, dtype=object)
         self.wanted_kernel = kernel
-        self.kernel_name = choose_kernel(kernel, len(self.rows.starts) - 1, X.size)
+        self.kernel_name = choose_kernel(kernel, len(names), X.size)
+        # By run and total; the least recently used run comes first.
+        self.delta_states: dict[str, dict[str, DeltaStates]] = {}
         # A kernel caches the last local steps of the clients, so concurrent fits need a lock.
         self.lock = RLock()
         # The latest statistics, while they are referenced: they share memory with the kernel.
-        self.lent: ReferenceType[StackedStatistics] | None = None
-        # Stacked delta states by run and total, while a site refers to them.
-        self.delta_stacks: WeakValueDictionary[tuple[str, str], DeltaStack] = WeakValueDictionary()
+        self._lent: ReferenceType[StackedStatistics] | None = None
+        self._named: tuple[IntArray | None, tuple[ClientId, ...]] = None, ()
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name not in _NOT_PICKLED}
-        return {**state, "rows": replace(self.rows, cache=None)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, lock=RLock(), lent=None, delta_stacks=WeakValueDictionary())
+    def __reduce__(self) -> Any:
+        arguments = self.X, self.starts, self.sample_weight, self.names, self.wanted_kernel
+        return SharedTable, arguments, {"kernel_name": self.kernel_name, "delta_states": self.delta_states}
 
     def use_kernel(self, name: str) -> None:
         """Use this kernel from now on."""
         with self.lock:
             if name != self.kernel_name:
-                self.kernel_name, self.rows.cache = name, None
+                self.kernel_name, self.cache = name, None
 
     @property
     def kernel(self) -> Kernel:
         """The current kernel."""
         return find_kernel(self.kernel_name)
 
-    def X(self, client: int) -> Table:
-        """Return the rows of a client, a view of shape (n_i, m)."""
-        return self.rows.shard(client)[0]
-
-    def sample_weight(self, client: int) -> FloatArray | None:
-        """Return the weights of the rows of a client."""
-        return self.rows.shard(client)[1]
-
     @cached_property
     def n_samples(self) -> FloatArray:
         """Number of rows of each client, or the sum of their weights; shape (N,)."""
-        if self.rows.sample_weight is None:
-            return self.rows.sizes.astype(np.float64)
-        return np.add.reduceat(self.rows.sample_weight, self.rows.starts[:-1])
+        if self.sample_weight is None:
+            return self.sizes.astype(np.float64)
+        return np.add.reduceat(self.sample_weight, self.starts[:-1])
 
-    def portions(self, which: IntArray, update: LocalUpdate) -> list[IntArray]:
-        """Split clients into portions, so that the memory for local centroids stays bounded."""
-        size = self.kernel.at_a_time(self.rows, update.centroids)
-        return [which[start : start + size] for start in range(0, len(which), size)]
+    def names_of(self, which: IntArray) -> tuple[ClientId, ...]:
+        """Return the names of clients; cached, as rounds often have the same clients."""
+        if self._named[0] is not which:
+            self._named = which, tuple(self.names[which])
+        return self._named[1]
 
-    def local_steps(self, which: IntArray, update: LocalUpdate, inertia: bool, n_threads: int) -> Outcome:
-        """Run the local steps of some clients; the caller must hold `lock` while it uses the outcome."""
-        lent = None if self.lent is None else self.lent()
-        if lent is not None:  # still in use, and these steps overwrite them
+    def reclaim(self) -> None:
+        """Prepare for local steps, which overwrite the arrays of the latest statistics."""
+        lent = None if self._lent is None else self._lent()
+        if lent is not None:  # still in use
             lent.detach()
-        self.lent = None
-        return self.kernel.local_steps(
-            self.rows,
-            which,
-            update.centroids,
-            max_local=update.max_local,
-            tol_local=update.tol_local,
-            empty_clusters=update.empty_clusters,
-            inertia=inertia,
-            n_threads=n_threads,
+        self._lent = None
+
+    def statistics(self, which: IntArray, update: LocalUpdate, n_threads: int) -> StackedStatistics:
+        """Run local steps and return the statistics, without a copy of the kernel's arrays."""
+        self.reclaim()
+        outcome = self.kernel.local_steps(
+            self, which, update.centroids, **update.steps, inertia=True, n_threads=n_threads
         )
+        weight = self.remembered_weights(which, update, outcome)
+        statistics = StackedStatistics(
+            self.names_of(which),
+            outcome.stack,
+            outcome.places,
+            weight,
+            weight,
+            np.column_stack([outcome.received_inertia, self.n_samples[which]]),  # type: ignore[list-item]
+            outcome.changes,
+            self.kernel_name,
+            n_threads,
+            self.lock,
+        )
+        self._lent = ref(statistics)
+        return statistics
+
+    def weights(self, which: IntArray, update: LocalUpdate, outcome: Outcome) -> FloatArray:
+        """Return the weights of the local centroids of clients, a new array of shape (A, k)."""
+        counts, last_counts, n_samples = outcome.counts, outcome.last_counts, self.n_samples[which]
+        if isinstance(update.weighting, str):
+            inertia = np.full(counts.shape, np.nan) if outcome.inertia is None else outcome.inertia
+            together = LocalSummary(np.empty(0), counts, last_counts, inertia, n_samples)  # type: ignore[arg-type]
+            return np.array(weights_for(update.weighting, together))
+        parts: Any = counts, last_counts, outcome.inertia, n_samples.tolist(), outcome.received_inertia
+        rows = enumerate(zip(*parts, strict=True))
+        each = (LocalSummary(outcome.centroids(place), *row) for place, row in rows)
+        return np.stack([weights_for(update.weighting, local) for local in each])
+
+    def remembered_weights(self, which: IntArray, update: LocalUpdate, outcome: Outcome) -> FloatArray:
+        """Return the weights; raise if any cluster without points has a weight."""
+        weight = self.weights(which, update, outcome)
+        wrong = (weight > 0) & (outcome.counts == 0) & (outcome.last_counts == 0)
+        if wrong.any():
+            client = self.names[which[wrong.any(axis=1).argmax()]]
+            raise ParameterError(
+                f"Client {client!r}: the weighting rule gives weight to a cluster in which the client has no "
+                "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
+            )
+        return weight
+
+    def states_of(self, run: str, total: str, shape: tuple[int, ...]) -> DeltaStates:
+        """Return the delta states for a total with this shape; drop those of all but the latest runs."""
+        totals = self.delta_states.pop(run, {})
+        self.delta_states[run] = totals
+        while len(self.delta_states) > RUNS_KEPT:
+            self.delta_states.pop(next(iter(self.delta_states)))
+        if total not in totals or totals[total].shape != shape:
+            totals[total] = DeltaStates(len(self.names), *shape)
+        return totals[total]

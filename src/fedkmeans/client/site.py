@@ -15,7 +15,6 @@ from fedkmeans._utils.seeding import generator
 from fedkmeans._utils.typing import ClientId, FloatArray
 from fedkmeans.client import handlers
 from fedkmeans.client.data_checks import check_data, check_name, check_weight
-from fedkmeans.client.delta_stack import StackedDelta
 from fedkmeans.client.delta_state import DeltaState
 from fedkmeans.client.shared_table import SharedTable
 from fedkmeans.kernels import AUTO
@@ -77,22 +76,21 @@ class Site:
         weight = check_weight(name, sample_weight, len(table))
         if weight is not None and not (weight > 0).all():
             table, weight = table[weight > 0], weight[weight > 0]
-        self._settle(name, SharedTable(table, [0, len(table)], weight, kernel), 0, feature_names, policy)
+        shared = SharedTable(table, [0, len(table)], weight, [name], kernel)
+        self._settle(shared, 0, feature_names, policy)
 
     def _settle(
         self,
-        name: ClientId,
         table: SharedTable,
         index: int,
         feature_names: tuple[str, ...] | None,
         policy: SitePolicy | None,
     ) -> None:
-        self.name = name
+        self.name: ClientId = table.names[index]
         self.table = table
         self.index = index
         self.feature_names = feature_names
         self.policy = policy or SitePolicy()
-        self.delta_states: dict[str, dict[str, DeltaState | StackedDelta]] = {}  # by run and total
 
     @classmethod
     def from_shared_table(
@@ -120,23 +118,23 @@ class Site:
             held = sample_weight > 0
             edges = np.concatenate([[0], np.cumsum(held)])[edges]
             X, sample_weight = X[held], sample_weight[held]
-        table = SharedTable(X, edges, sample_weight, kernel)
+        table = SharedTable(X, edges, sample_weight, names, kernel)
         sites = []
-        for index, name in enumerate(names):
+        for index in range(len(names)):
             site = cls.__new__(cls)
-            site._settle(name, table, index, feature_names, policy)
+            site._settle(table, index, feature_names, policy)
             sites.append(site)
         return sites
 
     @property
     def X(self) -> Table:
         """The rows, shape (n, m)."""
-        return self.table.X(self.index)
+        return self.table.shard(self.index)[0]
 
     @property
     def sample_weight(self) -> FloatArray | None:
         """The weights of the rows, shape (n,)."""
-        return self.table.sample_weight(self.index)
+        return self.table.shard(self.index)[1]
 
     @property
     def n_samples(self) -> float:
@@ -157,7 +155,28 @@ class Site:
 
     def answer(self, query: Query) -> Reply:
         """Answer a query about the data."""
-        return handlers.answer_together([self], query, 1)[self.name]
+        with self.table.lock:
+            reply: Reply = handlers.handler_of(query)([self], query, 1)[0]
+        return reply
+
+    @property
+    def delta_states(self) -> dict[str, dict[str, DeltaState]]:
+        """Copies of what the site has sent to running totals, by run and total."""
+        i = self.index
+        return {
+            run: {total: own.state_of(i) for total, own in totals.items() if own.known[i]}
+            for run, totals in self.table.delta_states.items()
+        }
+
+    def keep_delta(self, run: str, total: str, state: DeltaState) -> None:
+        """Restore a state from `delta_states`."""
+        self.table.states_of(run, total, state.pending.weighted_sum.shape).load(self.index, state)
+
+    def forget_deltas(self) -> None:
+        """Drop what the site has sent to running totals; servers start these totals again."""
+        for totals in self.table.delta_states.values():
+            for states in totals.values():
+                states.known[self.index] = False
 
     @property
     def overrides_answer(self) -> bool:

@@ -1,10 +1,18 @@
 """Data sets, tables of clients, and partitions of one data set among clients."""
 
 from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
-from fedkmeans.data.base import DATA_VARIABLE, Dataset, data_home
 from fedkmeans.data.clients import ClientTable, labels_by_file, read_clients
-from fedkmeans.data.datasets import DATASETS, load_dataset
-from fedkmeans.data.images import load_femnist, load_mnist
+from fedkmeans.data.datasets import (
+    DATA_VARIABLE,
+    DATASETS,
+    Dataset,
+    data_home,
+    load_dataset,
+    load_digits,
+    load_femnist,
+    load_mnist,
+    load_synthetic,
+)
 from fedkmeans.data.labels import write_labels
 from fedkmeans.data.leaf import load_leaf
 from fedkmeans.data.partitions import (
@@ -17,11 +25,9 @@ from fedkmeans.data.partitions import (
     label_mix,
     partition,
 )
-from fedkmeans.data.synthetic import load_digits, load_synthetic
 from fedkmeans.data.tables import MISSING_RULES, Table, read_table
 
 __all__ = [
-    # data sets
     "Dataset",
     "DATASETS",
     "load_dataset",
@@ -32,7 +38,6 @@ __all__ = [
     "load_leaf",
     "DATA_VARIABLE",
     "data_home",
-    # tables
     "Table",
     "ClientTable",
     "MISSING_RULES",
@@ -40,7 +45,6 @@ __all__ = [
     "read_clients",
     "labels_by_file",
     "write_labels",
-    # partitions
     "PARTITIONERS",
     "partition",
     "iid",
@@ -49,7 +53,6 @@ __all__ = [
     "label_mix",
     "dirichlet",
     "by_column",
-    # writing
     "atomic_path",
     "atomic_folder",
 ]

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fedkmeans.data.columns import Mask
 from fedkmeans.data.partitions import by_column
 from fedkmeans.data.readers import READERS, TEXT_SUFFIXES
 from fedkmeans.data.tables import Table, read_table
-from fedkmeans.data.wording import CHOOSE_COLUMNS, DROP_COLUMNS, listing, one_line
+from fedkmeans.data.wording import CHOOSE_COLUMNS, DROP_COLUMNS, listing, reading, subject
 from fedkmeans.errors import DataError
 
 _NO_TABLES = frozenset({"readme", "notes", "note", "license", "licence", "changelog", "todo", "requirements"})
@@ -152,14 +152,9 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
     parts = [
         (stem if stems.count(stem) == 1 else path).parts for stem, path in zip(stems, whole, strict=True)
     ]
-    depth = [1] * len(parts)
-    while True:
-        names = ["/".join(part[-n:]) for part, n in zip(parts, depth, strict=True)]
-        clashing = [i for i, name in enumerate(names) if names.count(name) > 1 and depth[i] < len(parts[i])]
-        if not clashing:
-            return names
-        for i in clashing:
-            depth[i] += 1
+    tails = [["/".join(part[-n:]) for n in range(1, len(part) + 1)] for part in parts]
+    times = Counter(tail for candidates in tails for tail in candidates)
+    return [next((tail for tail in own if times[tail] == 1), own[-1]) for own in tails]
 
 
 def data_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -168,25 +163,22 @@ def data_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _files(path: Path) -> list[Path]:
-    if not _is(Path.is_dir, path):
+    # Unlike Path.is_dir, isdir is False for what is not accessible; reading it reports why.
+    if not os.path.isdir(path):  # noqa: PTH112
         return [path]
-    try:
+    who = f"folder {str(path)!r}"
+    with reading(who, "check its permissions", OSError):
         entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
         files = _data_files_among(entries)
         if files:
             return files
         full = [entry for entry in entries if entry.is_dir() and _data_files_among(entry.iterdir())]
-    except OSError as error:
-        raise DataError(
-            f"folder {str(path)!r} cannot be read: {one_line(error)}; check its permissions"
-        ) from error
     if full:
         raise DataError(
-            f"folder {str(path)!r} holds no data file, but its sub-folders {listing(map(str, full))} do; "
-            "name these instead"
+            f"{who} holds no data file, but its sub-folders {listing(map(str, full))} do; name these instead"
         )
     raise DataError(
-        f"folder {str(path)!r} holds no data file; put one file per client in it, of the formats "
+        f"{who} holds no data file; put one file per client in it, of the formats "
         f"{listing(READERS, len(READERS))}"
     )
 
@@ -197,14 +189,6 @@ def _data_files_among(entries: Iterable[Path]) -> list[Path]:
         for entry in entries
         if entry.suffix.lower() in READERS and not entry.name.startswith(".") and entry.is_file()
     ]
-
-
-def _is(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Check the kind of a file; False if it is not accessible, which is an error later, on reading."""
-    try:
-        return kind(path)
-    except OSError:
-        return False
 
 
 def _stray_file(failed: Path, files: list[Path]) -> str | None:
@@ -226,14 +210,15 @@ def _refuse_repeats(files: list[Path]) -> None:
         # Path.resolve raises for circular links; realpath does not.
         same = seen.setdefault(Path(os.path.realpath(file)), file)
         if same is not file:
-            raise DataError(f"file {str(file)!r} is given twice (also as {str(same)!r}); name each file once")
-        if _is(Path.is_file, file):
+            raise DataError(f"{subject(file)} is given twice (also as {str(same)!r}); name each file once")
+        if os.path.isfile(file):  # noqa: PTH113 (as above)
             sizes[file.stat().st_size].append(file)
     # Only files of the same size can be equal, so most files are not read here.
     for candidates in sizes.values():
         digests: dict[str, Path] = {}
         for file in candidates if len(candidates) > 1 else ():
-            same = digests.setdefault(_digest(file), file)
+            with reading(subject(file), "check its permissions", OSError), file.open("rb") as handle:
+                same = digests.setdefault(hashlib.file_digest(handle, "sha256").hexdigest(), file)
             if same is not file:
                 raise DataError(
                     f"files {str(same)!r} and {str(file)!r} have the same content; remove one, as a client "
@@ -241,21 +226,11 @@ def _refuse_repeats(files: list[Path]) -> None:
                 )
 
 
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(
-            f"file {str(path)!r} cannot be read: {one_line(error)}; check its permissions"
-        ) from error
-
-
 def _fitted(name: str, table: Table, first_name: str, first: Table, fixed: bool) -> Table:
     """Return the table with its columns in the order of the first client."""
-    ours, theirs = table.feature_names, first.feature_names
-    if ours == theirs:
+    if table.feature_names == first.feature_names:
         return table
+    ours, theirs = ({name: j for j, name in enumerate(t.feature_names)} for t in (table, first))
     clients = f"clients {first_name!r} and {name!r}"
     if table.is_named != first.is_named:
         nameless = first_name if table.is_named else name
@@ -268,59 +243,54 @@ def _fitted(name: str, table: Table, first_name: str, first: Table, fixed: bool)
             raise DataError(
                 f"{clients} have {len(theirs)} and {len(ours)} columns; give all files the same columns"
             )
-        return replace(table, feature_names=theirs)
-    if set(ours) != set(theirs):
-        only = _only(first_name, theirs, ours) + _only(name, ours, theirs)
-        choose = (
-            "leave the others out with ",
-            DROP_COLUMNS,
-            ", or name those in common with ",
-            CHOOSE_COLUMNS,
-        )
+        return replace(table, feature_names=first.feature_names)
+    if ours.keys() != theirs.keys():
+        extras = {
+            first_name: [column for column in theirs if column not in ours],
+            name: [column for column in ours if column not in theirs],
+        }
+        only = ", ".join(f"only {owner!r} has {listing(extra)}" for owner, extra in extras.items() if extra)
+        others = ("leave the others out with ", DROP_COLUMNS)
+        choose = (*others, ", or name those in common with ", CHOOSE_COLUMNS)
         remedy = "give all files the columns of the model" if fixed else choose
-        raise DataError(f"{clients} have different columns: {', '.join(only)}", remedy=remedy)
-    position = {column: j for j, column in enumerate(ours)}
-    order = [position[column] for column in theirs]
-    return replace(table, feature_names=theirs, X=np.ascontiguousarray(table.X[:, order]))
-
-
-def _only(name: str, mine: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
-    known = set(others)
-    extra = [column for column in mine if column not in known]
-    return [f"only {name!r} has {listing(extra)}"] if extra else []
+        raise DataError(f"{clients} have different columns: {only}", remedy=remedy)
+    X = np.ascontiguousarray(table.X[:, [ours[column] for column in theirs]])
+    return replace(table, feature_names=first.feature_names, X=X)
 
 
 def _divide(name: str, table: Table, fixed: bool) -> list[ClientTable]:
+    """Return the clients of a file."""
+    numbers: IntArray = np.zeros(len(table.kept), dtype=np.intp)
+    names: tuple[str, ...] = (name,)
+    if table.file_clients is not None:
+        numbers, names = by_column(table.file_clients)
     rows = np.flatnonzero(table.kept)
-
-    def part(client: str, members: Mask | slice, n_dropped: int) -> ClientTable:
-        labels = None if table.labels is None else table.labels[members]
-        return ClientTable(
-            client,
-            table.path,
-            table.feature_names,
-            table.X[members],
-            labels,
-            rows[members],
-            len(table.kept),
-            n_dropped,
-            table.is_named,
-        )
-
-    if table.file_clients is None:
-        return [part(name, slice(None), table.n_dropped)]
-    numbers, names = by_column(table.file_clients)
-    of_kept, of_dropped = numbers[table.kept], numbers[~table.kept]
-    dropped = np.bincount(of_dropped, minlength=len(names))
-    sizes = np.bincount(of_kept, minlength=len(names))
+    sizes = np.bincount(numbers[rows], minlength=len(names))
+    n_dropped = np.bincount(numbers, minlength=len(names)) - sizes
     if not sizes.all():
         lost = [names[i] for i in np.flatnonzero(sizes == 0)]
         way = ("fill them in",) if fixed else ("leave out the columns where it is with ", DROP_COLUMNS)
         raise DataError(
-            f"file {str(table.path)!r}: clients {listing(lost)} have a missing value in every row",
+            f"{subject(table.path)}: clients {listing(lost)} have a missing value in every row",
             remedy=(*way, ", or remove these clients' rows"),
         )
-    return [part(client, of_kept == i, int(dropped[i])) for i, client in enumerate(names)]
+    clients = []
+    for i, client in enumerate(names):
+        members = slice(None) if len(names) == 1 else numbers[rows] == i  # a slice makes no copy
+        clients.append(
+            ClientTable(
+                name=client,
+                path=table.path,
+                feature_names=table.feature_names,
+                X=table.X[members],
+                labels=None if table.labels is None else table.labels[members],
+                rows=rows[members],
+                n_rows_in_file=len(table.kept),
+                n_dropped=int(n_dropped[i]),
+                is_named=table.is_named,
+            )
+        )
+    return clients
 
 
 def _refuse_shared_names(clients: list[ClientTable]) -> None:

@@ -41,65 +41,18 @@ def numeric_dtype(column: Column) -> np.dtype[Any] | None:
 def missing_mask(column: Column) -> Mask:
     """Return which rows are missing (null, or NaN in a column of floats), shape (n_rows,)."""
     if isinstance(column, np.ndarray):
-        if column.dtype.kind == "f":
-            return np.isnan(column)
-        return np.zeros(len(column), dtype=bool)
-    mask: Mask = np.empty(len(column), dtype=bool)
-    start = 0
-    for chunk in column.chunks:
-        # Null is missing in any type. NaN exists only in floats.
-        nan_too = pa.types.is_floating(chunk.type)
-        mask[start : start + len(chunk)] = pc.is_null(chunk, nan_is_null=nan_too).to_numpy(
-            zero_copy_only=False
-        )
-        start += len(chunk)
+        return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+    # Null is missing in any type. NaN exists only in floats.
+    mask: Mask = pc.is_null(column, nan_is_null=pa.types.is_floating(column.type)).to_numpy()
     return mask
 
 
-def fill(out: DataArray, column: Column, kept: Mask | None) -> None:
-    """Write the kept rows of a numeric column into `out`, of shape (n_kept,), chunk by chunk."""
+def numbers(column: Column) -> DataArray:
+    """Return the values of a numeric column, shape (n_rows,), with NaN for missing ones."""
     if isinstance(column, np.ndarray):
-        out[:] = column if kept is None else column[kept]
-        return
-    read = written = 0
-    for chunk in column.chunks:
-        values = _numbers(chunk)
-        if kept is not None:
-            values = values[kept[read : read + len(chunk)]]
-        out[written : written + len(values)] = values
-        read, written = read + len(chunk), written + len(values)
-
-
-def _numbers(chunk: Any) -> DataArray:
-    if pa.types.is_null(chunk.type) or pa.types.is_decimal(chunk.type):
-        chunk = chunk.cast(pa.float64())
-    values: DataArray = chunk.to_numpy(zero_copy_only=False)
-    if values.dtype.kind == "O":  # booleans with nulls, for which NumPy has no type
-        values = chunk.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return values
-
-
-def label_values(column: Column) -> DataArray:
-    """Return labels or client ids, shape (n_rows,): numbers as numbers, everything else as text.
-
-    The caller handles missing values; in a column of integers they become 0.
-
-    Raises
-    ------
-    UnicodeDecodeError
-        The column contains text that is not UTF-8.
-    """
-    if isinstance(column, np.ndarray):
-        return column if column.dtype.kind in "biuf" else column.astype(str)
-    if pa.types.is_integer(column.type):
-        whole: DataArray = pc.fill_null(column, 0).to_numpy()
-        return whole
+        return column
     dtype = numeric_dtype(column)
-    if dtype is not None:
-        out = np.empty(len(column), dtype=dtype)
-        fill(out, column, None)
-        return out
-    values = column.to_pylist()
-    return np.array(
-        [value.decode() if isinstance(value, bytes) else str(value) for value in values], dtype=str
-    )
+    if dtype == np.float64:  # NumPy has no type for integers with nulls, and none for decimals
+        column = column.cast(pa.float64(), safe=False)
+    values: DataArray = column.to_numpy().astype(dtype, copy=False)
+    return values

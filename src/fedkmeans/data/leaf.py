@@ -3,30 +3,20 @@
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fedkmeans._utils.typing import DataArray, IntArray
-from fedkmeans.data.base import Dataset
-from fedkmeans.data.wording import listing, one_line
+from fedkmeans.data.datasets import Dataset
+from fedkmeans.data.wording import listing, one_line, reading, subject
 from fedkmeans.errors import DataError
 
 _KEYS = ("users", "num_samples", "user_data")
-_REMEDY = "make it again with LEAF's preprocess.sh"
 
-
-@dataclass(frozen=True)
-class LeafFile:
-    """One LEAF file: `X` (n, m) in single precision, `y` (n,), and the user number of each row."""
-
-    path: Path
-    users: tuple[str, ...]
-    X: DataArray
-    y: IntArray
-    clients: IntArray
+# Rows (n, m) in single precision and labels (n,) of each user.
+_Users: TypeAlias = dict[str, tuple[DataArray, IntArray]]
 
 
 def load_leaf(path: str | os.PathLike[str]) -> Dataset:
@@ -54,124 +44,107 @@ def load_leaf(path: str | os.PathLike[str]) -> Dataset:
         raise DataError(
             f"folder {str(place)!r} holds no .json file; give the folder that LEAF wrote its files to"
         )
-    files = [read_leaf(file) for file in paths]
-    _check_disjoint(files)
-    _check_widths(files)
-    starts = np.cumsum([0] + [len(file.users) for file in files[:-1]])
+    users = _joined({file: _read_users(file) for file in paths})
     return Dataset(
         name=place.stem,
-        X=np.concatenate([file.X for file in files]),
-        y=np.concatenate([file.y for file in files]),
-        clients=np.concatenate([file.clients + start for file, start in zip(files, starts, strict=True)]),
+        X=np.concatenate([x for x, _ in users.values()]),
+        y=np.concatenate([y for _, y in users.values()]),
+        clients=np.repeat(np.arange(len(users), dtype=np.intp), [len(y) for _, y in users.values()]),
         feature_names=None,
-        source=f"LEAF, {len(files)} file(s) read from {place.name!r}",
-        client_names=tuple(user for file in files for user in file.users),
+        source=f"LEAF, {len(paths)} file(s) read from {place.name!r}",
+        client_names=tuple(users),
     )
 
 
-def read_leaf(path: Path) -> LeafFile:
-    """Read and check one LEAF file."""
-    document = _document(path)
-    users, counts = document["users"], document["num_samples"]
-    data = document["user_data"]
-    if set(users) != set(data):
-        stray = sorted(set(users) ^ set(data))
-        raise DataError(f"file {str(path)!r}: 'users' and 'user_data' differ in {listing(stray)}; {_REMEDY}")
-    shards = [_shard(path, user, data[user], count) for user, count in zip(users, counts, strict=True)]
-    if not shards:
-        raise DataError(f"file {str(path)!r} has no users; {_REMEDY}")
-    width = shards[0][0].shape[1]
-    for user, (x, _) in zip(users, shards, strict=True):
-        if x.shape[1] != width:
+def _joined(files: dict[Path, _Users]) -> _Users:
+    """Join the users of all files, which must differ, with rows of one length."""
+    first, widths = next(iter(files)), {}
+    owners: dict[str, Path] = {}
+    for file, users in files.items():
+        for user, (x, _) in users.items():
+            if user in owners:
+                raise DataError(
+                    f"user {user!r} is in file {str(owners[user])!r} and in {str(file)!r}; "
+                    "read train and test folders one at a time"
+                )
+            owners[user], widths[file] = file, x.shape[1]
+        if widths[file] != widths[first]:
             raise DataError(
-                f"file {str(path)!r}, user {user!r}: 'x' has {x.shape[1]} values per row where user "
-                f"{users[0]!r} has {width}; {_REMEDY}"
+                f"{subject(file)} has {widths[file]} values per row where {str(first)!r} has "
+                f"{widths[first]}; keep one data set per folder"
             )
-    return LeafFile(
-        path=path,
-        users=tuple(users),
-        X=np.concatenate([x for x, _ in shards]),
-        y=np.concatenate([y for _, y in shards]),
-        clients=np.repeat(np.arange(len(users), dtype=np.intp), [len(x) for x, _ in shards]),
-    )
+    return {user: shard for users in files.values() for user, shard in users.items()}
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _malformed(who: str, what: str) -> DataError:
+    return DataError(f"{who}{what}; make it again with LEAF's preprocess.sh")
+
+
+def _read_users(path: Path) -> _Users:
+    who = subject(path)
+    names, counts, data = _members(path, who)
+    if set(names) != set(data):
+        stray = sorted(set(names) ^ set(data))
+        raise _malformed(who, f": 'users' and 'user_data' differ in {listing(stray)}")
+    if not names:
+        raise _malformed(who, " has no users")
+    users: _Users = {}
+    for name, n in zip(names, counts, strict=True):
+        users[name] = _shard(f"{who}, user {name!r}", data[name], n)
+    width = users[names[0]][0].shape[1]
+    for name, (x, _) in users.items():
+        if x.shape[1] != width:
+            fewer = f"{x.shape[1]} values per row where user {names[0]!r} has {width}"
+            raise _malformed(who, f", user {name!r}: 'x' has {fewer}")
+    return users
+
+
+def _members(path: Path, who: str) -> tuple[list[str], list[Any], dict[str, Any]]:
+    """Read the values of the three keys."""
+    with reading(who, "check the path", OSError):
+        content = path.read_bytes()
     try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"file {str(path)!r} cannot be read: {one_line(error)}; check the path") from error
+        document = json.loads(content)
     except (ValueError, RecursionError) as error:  # invalid JSON, or bytes that are not text
-        raise DataError(
-            f"file {str(path)!r} is not JSON, or truncated: {one_line(error)}; {_REMEDY}"
-        ) from error
+        raise _malformed(who, f" is not JSON, or truncated: {one_line(error)}") from error
     if not isinstance(document, dict) or any(key not in document for key in _KEYS):
-        raise DataError(
-            f"file {str(path)!r} is no LEAF file: it must have the keys {listing(_KEYS)}; {_REMEDY}"
-        )
+        raise _malformed(who, f" is no LEAF file: it must have the keys {listing(_KEYS)}")
     users, counts, data = (document[key] for key in _KEYS)
     shapes_fit = isinstance(users, list) and isinstance(counts, list) and isinstance(data, dict)
     if not shapes_fit or not all(isinstance(user, str) for user in users) or len(users) != len(counts):
-        raise DataError(
-            f"file {str(path)!r}: 'users' and 'num_samples' must be lists of one length, and 'user_data' "
-            f"an object; {_REMEDY}"
-        )
+        lists = "'users' and 'num_samples' must be lists of one length"
+        raise _malformed(who, f": {lists}, and 'user_data' an object")
     repeated = sorted(user for user, times in Counter(users).items() if times > 1)
     if repeated:
-        raise DataError(f"file {str(path)!r} lists the users {listing(repeated)} more than once; {_REMEDY}")
-    return document
+        raise _malformed(who, f" lists the users {listing(repeated)} more than once")
+    return users, counts, data
 
 
-def _shard(path: Path, user: str, data: Any, count: Any) -> tuple[DataArray, IntArray]:
-    where = f"file {str(path)!r}, user {user!r}"
+def _shard(who: str, data: Any, count: Any) -> tuple[DataArray, IntArray]:
     if not isinstance(data, dict) or "x" not in data or "y" not in data:
-        raise DataError(f"{where}: 'user_data' must hold 'x' and 'y'; {_REMEDY}")
-    x = _numbers(where, "x", data["x"], 2)
-    y = _numbers(where, "y", data["y"], 1)
+        raise _malformed(who, ": 'user_data' must hold 'x' and 'y'")
+    x = _numbers(who, "x", data["x"], 2)
+    y = _numbers(who, "y", data["y"], 1)
     if not (len(x) == len(y) == count):
-        raise DataError(
-            f"{where}: 'x' has {len(x)} rows, 'y' {len(y)} and 'num_samples' says {count}; {_REMEDY}"
-        )
+        raise _malformed(who, f": 'x' has {len(x)} rows, 'y' {len(y)} and 'num_samples' says {count}")
     # The checks below report overflows, so NumPy's warnings are not needed.
     with np.errstate(over="ignore", invalid="ignore"):
         whole, single = y.astype(np.intp), x.astype(np.float32)
     if not np.array_equal(y, whole):
-        raise DataError(f"{where}: 'y' must hold whole numbers; {_REMEDY}")
+        raise _malformed(who, ": 'y' must hold whole numbers")
     if not np.isfinite(single).all():
-        raise DataError(f"{where}: 'x' holds values beyond single precision (3.4e38); {_REMEDY}")
+        raise _malformed(who, ": 'x' holds values beyond single precision (3.4e38)")
     return single, whole
 
 
-def _numbers(where: str, key: str, values: Any, n_dimensions: int) -> DataArray:
+def _numbers(who: str, key: str, values: Any, n_dimensions: int) -> DataArray:
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError):  # rows of different lengths, or numbers too large for any type
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" or array.ndim != n_dimensions or not array.size:
         shape = {1: "numbers", 2: "rows of numbers, all of one length"}[n_dimensions]
-        raise DataError(f"{where}: '{key}' must hold {shape}; {_REMEDY}")
+        raise _malformed(who, f": '{key}' must hold {shape}")
     if not np.isfinite(array).all():
-        raise DataError(f"{where}: '{key}' holds NaN or infinite values; {_REMEDY}")
+        raise _malformed(who, f": '{key}' holds NaN or infinite values")
     return array
-
-
-def _check_disjoint(files: list[LeafFile]) -> None:
-    seen: dict[str, Path] = {}
-    for file in files:
-        for user in file.users:
-            if user in seen:
-                raise DataError(
-                    f"user {user!r} is in file {str(seen[user])!r} and in {str(file.path)!r}; "
-                    "read train and test folders one at a time"
-                )
-            seen[user] = file.path
-
-
-def _check_widths(files: list[LeafFile]) -> None:
-    first = files[0]
-    for file in files[1:]:
-        if file.X.shape[1] != first.X.shape[1]:
-            raise DataError(
-                f"file {str(file.path)!r} has {file.X.shape[1]} values per row where {str(first.path)!r} has "
-                f"{first.X.shape[1]}; keep one data set per folder"
-            )

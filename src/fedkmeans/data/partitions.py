@@ -30,14 +30,13 @@ def iid(n_samples: int, n_clients: int, rng: np.random.Generator) -> IntArray:
     n_samples, n_clients : int
         Numbers of rows and of clients; ``1 <= n_clients <= n_samples``.
     rng : numpy.random.Generator
-        Generator for the shuffle.
 
     Returns
     -------
     clients : ndarray of shape (n_samples,)
         Client number of each row, 0 to ``n_clients - 1``.
     """
-    return _deal(n_samples, _checked(n_clients, n_samples), rng)
+    return rng.permutation(_even(n_samples, _checked(n_clients, n_samples)))
 
 
 def clustered(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray:
@@ -52,9 +51,7 @@ def clustered(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArra
     X : ndarray of shape (n_samples, n_features)
         The data; passed to scikit-learn unchanged.
     n_clients : int
-        Number of clients.
     rng : numpy.random.Generator
-        Generator for the seed of k-means and the rows for empty clients.
 
     Returns
     -------
@@ -86,7 +83,7 @@ def half_iid(X: DataArray, n_clients: int, rng: np.random.Generator) -> IntArray
     order = rng.permutation(n_samples)
     dealt, rest = order[: n_samples // 2], order[n_samples // 2 :]
     clients = np.empty(n_samples, dtype=np.intp)
-    clients[dealt] = _deal(len(dealt), n_clients, rng)
+    clients[dealt] = rng.permutation(_even(len(dealt), n_clients))
     clients[rest] = _cluster(X[rest], min(n_clients, len(rest)), rng)
     return _fill_empty(clients, n_clients, rng)
 
@@ -190,43 +187,35 @@ def by_column(values: DataArray | Sequence[Any]) -> tuple[IntArray, tuple[str, .
     column = np.asarray(values)
     if column.ndim != 1 or not len(column):
         raise DataError(f"the client column must hold one value per row, got shape {column.shape}")
+    absent = column != column  # NaN and NaT are the values that differ from themselves
     if column.dtype.kind == "O":
-        absent = np.array([value is None or value != value for value in column], dtype=bool)
-    else:
-        absent = column != column  # NaN and NaT are the values that differ from themselves
+        absent = absent | [value is None for value in column]
+        column = column.astype(str)  # mixed types cannot be sorted
     if absent.any():
         raise DataError(
             f"the client column names no client in {absent.sum()} rows (the first is row "
             f"{np.flatnonzero(absent)[0]}); fill it in or remove these rows"
         )
-    if column.dtype.kind == "O":
-        column = column.astype(str)  # mixed types cannot be sorted
     names, clients = np.unique(column, return_inverse=True)
     return clients.astype(np.intp, copy=False), tuple(str(name) for name in names.tolist())
 
 
 @dataclass(frozen=True)
 class Partitioner:
-    """A partitioner with the common signature ``run(X, y, n_clients, rng, **options)``."""
+    """A function that partitions rows, what it takes (n_samples, X or y), and its options."""
 
     run: Callable[..., IntArray]
+    takes: str
     options: tuple[str, ...] = ()
-    needs_y: bool = False
 
-
-_CLUSTERED = Partitioner(lambda X, y, n_clients, rng: clustered(X, n_clients, rng))
 
 PARTITIONERS: dict[str, Partitioner] = {
-    "iid": Partitioner(lambda X, y, n_clients, rng: iid(len(X), n_clients, rng)),
-    "half-iid": Partitioner(lambda X, y, n_clients, rng: half_iid(X, n_clients, rng)),
-    "non-iid": _CLUSTERED,  # the paper's name for it
-    "clustered": _CLUSTERED,
-    "label-mix": Partitioner(
-        lambda X, y, n_clients, rng, p: label_mix(y, n_clients, p, rng), ("p",), needs_y=True
-    ),
-    "dirichlet": Partitioner(
-        lambda X, y, n_clients, rng, alpha: dirichlet(y, n_clients, alpha, rng), ("alpha",), needs_y=True
-    ),
+    "iid": Partitioner(iid, "n_samples"),
+    "half-iid": Partitioner(half_iid, "X"),
+    "non-iid": Partitioner(clustered, "X"),  # the paper's name for it
+    "clustered": Partitioner(clustered, "X"),
+    "label-mix": Partitioner(label_mix, "y", ("p",)),
+    "dirichlet": Partitioner(dirichlet, "y", ("alpha",)),
 }
 
 
@@ -265,12 +254,13 @@ def partition(
     for option in options:
         if option not in partitioner.options:
             raise ParameterError(f"{name} takes no {option} (--{option}); leave it out")
-    if partitioner.needs_y:
+    if partitioner.takes == "y":
         if y is None:
             raise ParameterError(f"partitioner {name!r} deals rows out by their labels; give the labels y")
         if len(y) != len(X):
             raise DataError(f"y has {len(y)} labels and X has {len(X)} rows; give one label per row")
-    return partitioner.run(X, y, n_clients, rng, **options)
+    rows = {"n_samples": len(X), "X": X, "y": y}[partitioner.takes]
+    return partitioner.run(rows, n_clients, rng=rng, **options)
 
 
 def _checked(n_clients: int, n_samples: int) -> int:
@@ -296,10 +286,6 @@ def _checked_labels(y: DataArray) -> DataArray:
 
 def _even(n_samples: int, n_clients: int) -> IntArray:
     return np.arange(n_samples, dtype=np.intp) * n_clients // max(n_samples, 1)
-
-
-def _deal(n_samples: int, n_clients: int, rng: np.random.Generator) -> IntArray:
-    return rng.permutation(_even(n_samples, n_clients))
 
 
 def _cluster(X: DataArray, n_clusters: int, rng: np.random.Generator) -> IntArray:

@@ -5,10 +5,11 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from fedkmeans.errors import Setting
+from fedkmeans.errors import DataError, Setting
 
 DROP_ROWS = Setting("missing", "drop_rows", typed="--missing drop-rows")
 DROP_COLUMNS = Setting("drop=[...]", typed="--drop NAME")
@@ -33,6 +34,17 @@ def one_line(error: BaseException) -> str:
     text = " ".join(_ADVICE.sub("", str(error)).split()) or type(error).__name__
     text = visible(text).rstrip(".;: ")
     return text if len(text) <= _LONGEST_CAUSE else text[: _LONGEST_CAUSE - 1] + "…"
+
+
+@contextmanager
+def reading(who: str, remedy: str, *errors: type[Exception], why: str = "") -> Iterator[None]:
+    """Convert `errors` of the block that reads `who` into a DataError with the cause and the remedy."""
+    try:
+        yield
+    except DataError:
+        raise
+    except errors as error:
+        raise DataError(f"{who} cannot be read{why}: {one_line(error)}; {remedy}") from error
 
 
 def visible(text: str) -> str:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from pathlib import Path
 
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from fedkmeans.errors import FederationError, FedKMeansError
+from fedkmeans.client.site import Site
+from fedkmeans.errors import FederationError, FedKMeansError, ParameterError
 from fedkmeans.flower.deploy import site_folder
 from fedkmeans.flower.message import ACTION, read_content, write_content
-from fedkmeans.flower.simulated import simulated_site
 from fedkmeans.protocol.codec import decode, encode
 from fedkmeans.protocol.declaration import Query
 from fedkmeans.protocol.validation import check_query
 
 log = logging.getLogger(__name__)
 app = ClientApp()
-
-# Keys of the node's configuration, and an environment variable that may replace the first.
-FOLDER_KEY, PARTITION_KEY = "site-folder", "partition-id"
-FOLDER_VARIABLE = "FEDKMEANS_SITE"
 
 # Our code for errors; Flower's own codes are far smaller.
 _REFUSED = 1000
@@ -48,8 +43,8 @@ def answer(message: Message, context: Context) -> Message:
 
 
 def _answer(message: Message, context: Context) -> Message:
-    folder = _folder(context)
-    site = simulated_site(context) if folder is None else site_folder.open_site(folder)
+    folder = context.node_config.get("site-folder")
+    site = site_folder.open_site(Path(str(folder))) if folder else _simulated_site(context)
     packed, exchange, client = read_content(message.content)
     if client not in ("", site.name):  # empty if the server does not know its sites yet
         raise FederationError(
@@ -59,12 +54,32 @@ def _answer(message: Message, context: Context) -> Message:
     query = decode(packed, Query)
     check_query(query, site.X.shape[1])
     reply = site.answer(query)
-    if folder is not None:
-        site_folder.keep(folder, site)
+    if folder:
+        site_folder.keep(Path(str(folder)), site)
     salt = secrets.randbits(52) / 2**52
     return Message(write_content(encode(reply), exchange, site.name, salt=salt), reply_to=message)
 
 
-def _folder(context: Context) -> Path | None:
-    folder = context.node_config.get(FOLDER_KEY) or os.environ.get(FOLDER_VARIABLE)
-    return Path(str(folder)) if folder else None
+def _simulated_site(context: Context) -> Site:
+    """Return the site of a node without a site folder, in Flower's simulation.
+
+    The number ``partition-id`` of the node's configuration selects a file of the folder ``data`` of the
+    run's configuration.
+    """
+    data, number = context.run_config.get("data"), context.node_config.get("partition-id")
+    if not data or not isinstance(number, int):
+        raise ParameterError(
+            "This node has no data. Start it with: fedkmeans site join, or in a simulation give a "
+            "folder with one file per client, --run-config 'data=\"FOLDER\"'."
+        )
+    # Imported here, so that a site with its own rows does not load the readers of files.
+    from fedkmeans.data import read_clients
+    from fedkmeans.data.clients import data_files
+
+    files = sorted(data_files([Path(str(data))]))
+    if not 0 <= number < len(files):
+        raise ParameterError(
+            f"Node {number} finds no file of its own: {str(data)!r} has {len(files)}. Simulate as many nodes."
+        )
+    (table,) = read_clients([files[number]])
+    return Site(table.name, table.X, feature_names=table.feature_names)

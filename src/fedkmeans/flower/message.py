@@ -46,13 +46,7 @@ def write_content(packed: Packed, exchange: str, client: ClientId, *, salt: floa
 
 
 def read_content(content: RecordDict) -> tuple[Packed, str, ClientId]:
-    """Read the output of `write_content`: the message, the exchange and the site's name.
-
-    Raises
-    ------
-    WireError
-        The content is not valid.
-    """
+    """Read the output of `write_content`: message, exchange and site's name; `WireError` if it is invalid."""
     if set(content) != {_TEXTS, _ARRAYS}:
         raise WireError(f"the message should have the parts {_TEXTS} and {_ARRAYS}.")
     texts, arrays = content[_TEXTS], content[_ARRAYS]

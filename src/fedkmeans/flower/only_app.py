@@ -35,12 +35,13 @@ def _leave_it(*arguments: Any, **options: Any) -> None:
 
 
 def _find_ours(*arguments: Any, **options: Any) -> Any:
-    def load(*arguments: Any) -> Any:
-        from fedkmeans.flower.client_app import app  # here, so that Flower reports errors
+    return _load_ours
 
-        return app
 
-    return load
+def _load_ours(*arguments: Any) -> Any:
+    from fedkmeans.flower.client_app import app  # here, so that Flower reports errors
+
+    return app
 
 
 if __name__ == "__main__":

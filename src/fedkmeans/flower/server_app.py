@@ -6,13 +6,10 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedkmeans.algorithms.rounds import Observer
-from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.errors import FederationError, FedKMeansError, as_typed
 from fedkmeans.flower.deploy.run_folder import RunFolder
 from fedkmeans.flower.deploy.settings import RunSettings, from_run_config
@@ -23,97 +20,66 @@ from fedkmeans.protocol.journal import Journalled
 log = logging.getLogger(__name__)
 app = ServerApp()
 
-# The file with the nodes of all sites, and the folder for runs without a folder of their own.
+# The file with the nodes of all sites (without it, all connected sites take part), and the folder for
+# runs without a folder of their own.
 NODES_VARIABLE, RUNS_VARIABLE = "FEDKMEANS_NODES", "FEDKMEANS_RUNS"
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Fit, report the progress, and write the model."""
-    settings = from_run_config(context.run_config)
-    folder = RunFolder(_place(settings, grid.run.run_id))
+    settings, run_id = from_run_config(context.run_config), str(grid.run.run_id)
+    folder = RunFolder(Path(os.environ.get(RUNS_VARIABLE, "fedkmeans-runs")) / (settings.folder or run_id))
     folder.make()
-    folder.say("running", run=str(grid.run.run_id), pid=os.getpid())
+    folder.say("running", run=run_id, pid=os.getpid())
     try:
         _fit(grid, settings, folder)
     except (KeyboardInterrupt, SystemExit):  # SystemExit comes from `flwr stop`
-        folder.say("stopped", run=str(grid.run.run_id), reason="stopped before there was a model")
+        folder.say("stopped", run=run_id, reason="stopped before there was a model")
         raise
-    except FedKMeansError as error:
-        _say_failed(folder, grid, as_typed(error))
-        raise
-    except OSError as error:
-        reason = _about_disk(folder, error)
-        _say_failed(folder, grid, reason)
-        raise FederationError(reason) from error
-
-
-def _say_failed(folder: RunFolder, grid: Grid, reason: str) -> None:
-    try:
-        folder.say("failed", run=str(grid.run.run_id), reason=reason)
     except (FedKMeansError, OSError) as error:
-        # The disk is full. Flower also reports the exception to `federation run`.
-        log.error("%s (how the run stands cannot be written either: %s)", reason, error)
-
-
-def _about_disk(folder: RunFolder, error: OSError) -> str:
-    where = error.filename or folder.path
-    return (
-        f"Cannot write to {str(where)!r}: {error.strerror or error}. Make room on the disk, or look "
-        "after it, and go on with --resume: what the sites answered is kept."
-    )
-
-
-def _place(settings: RunSettings, run_id: int) -> Path:
-    return Path(os.environ.get(RUNS_VARIABLE, "fedkmeans-runs")) / (settings.folder or str(run_id))
+        reason = as_typed(error)
+        if isinstance(error, OSError):
+            reason = (
+                f"Cannot write to {str(error.filename or folder.path)!r}: {error.strerror or error}. "
+                "Make room on the disk, or look after it, and go on with --resume: what the sites answered "
+                "is kept."
+            )
+        try:
+            folder.say("failed", run=run_id, reason=reason)
+        except (FedKMeansError, OSError) as another:
+            # The disk is full. Flower also reports the exception to `federation run`.
+            log.error("%s (how the run stands cannot be written either: %s)", reason, another)
+        if isinstance(error, OSError):
+            raise FederationError(reason) from error
+        raise
 
 
 def _fit(grid: Grid, settings: RunSettings, folder: RunFolder) -> None:
-    federation = _federation(grid, settings)
+    nodes_file = os.environ.get(NODES_VARIABLE)
+    if nodes_file:
+        nodes = json.loads(Path(nodes_file).read_text(encoding="utf-8"))
+        federation = Flower(grid, {name: int(node) for name, node in nodes.items()}, settings.waiting)
+    else:
+        federation = Flower.meet(grid, settings.min_sites, settings.waiting)
     estimator = settings.estimator()
-    max_rounds = estimator.get_params().get("max_rounds")
+    status = "finished"
     with Journalled(federation, folder.journal, settings.fingerprint) as journal:
-        observe = _only_new(folder, folder.reporter(max_rounds, lambda: federation.silent))
-        status = "finished"
         try:
+            max_rounds = estimator.get_params().get("max_rounds")
+            observe = folder.reporter(max_rounds, lambda: federation.silent)
             estimator.fit_federation(journal, on_round=observe)
         except KeyboardInterrupt:
             if not hasattr(estimator, "cluster_centers_"):
                 raise
             status = "interrupted"
-    _save(estimator, settings, folder)
-    folder.say(status, run=str(grid.run.run_id), **_result(estimator))
-    log.info("The model is in %s", folder.model)
-
-
-def _only_new(folder: RunFolder, observe: Observer) -> Observer:
-    """Skip rounds that were reported before the run was resumed."""
-    told = {(line["restart"], line["round"]) for line in folder.progress()}
-
-    def observe_new(state: State, info: RoundInfo) -> None:
-        if (info.restart, info.round) not in told:
-            observe(state, info)
-
-    return observe_new
-
-
-def _federation(grid: Grid, settings: RunSettings) -> Flower:
-    """Return the sites of the server's list, or all connected sites if there is no list."""
-    path = os.environ.get(NODES_VARIABLE)
-    if not path:
-        return Flower.meet(grid, settings.min_sites, settings.waiting)
-    nodes: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    return Flower(grid, {name: int(node) for name, node in nodes.items()}, settings.waiting)
-
-
-def _save(estimator: Any, settings: RunSettings, folder: RunFolder) -> None:
     clients = [{"name": name, "n_samples": size} for name, size in estimator.client_sizes_.items()]
     Model.from_estimator(estimator, algorithm=settings.algorithm, clients=clients).save(folder.model)
-
-
-def _result(estimator: Any) -> dict[str, Any]:
-    return {
-        "n_rounds": int(estimator.n_iter_),
-        "stop_reason": estimator.stop_reason_,
-        "score_per_sample": float(estimator.score_per_sample_),
-    }
+    folder.say(
+        status,
+        run=str(grid.run.run_id),
+        n_rounds=int(estimator.n_iter_),
+        stop_reason=estimator.stop_reason_,
+        score_per_sample=float(estimator.score_per_sample_),
+    )
+    log.info("The model is in %s", folder.model)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
@@ -68,10 +69,8 @@ class WaitPolicy:
     poll: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "poll"):
-            check_real(name, getattr(self, name), low=0, high=float("inf"), low_open=True)
-        for name in ("wait", "cool_down"):
-            check_real(name, getattr(self, name), low=0, high=float("inf"))
+        for name, low_open in {"timeout": True, "poll": True, "wait": False, "cool_down": False}.items():
+            check_real(name, getattr(self, name), low=0, high=float("inf"), low_open=low_open)
         check_integer("min_answers", self.min_answers)
 
 
@@ -106,6 +105,7 @@ class Flower:
         self.silent: dict[ClientId, str] = {}
         self._cool_until: dict[ClientId, float] = {}
         self._n_features: int | None = None
+        self._have_names = True
         self._one_by_one = False
 
     @classmethod
@@ -125,35 +125,18 @@ class Flower:
                 )
             time.sleep(_LOOK_S)
         strangers = cls(grid, {str(node): node for node in nodes}, wait_policy)
-        named = strangers._ask_for_names()
+        strangers._have_names = False
+        named: dict[ClientId, int] = {}
+        for node, name in strangers._exchange(Describe(), strangers.clients).items():
+            if name in named:
+                raise FederationError(f"Two sites are called {name!r}. Give each a name of its own.")
+            named[name] = strangers.nodes[node]
         if len(named) < min_sites:
             raise FederationError(
                 f"{len(named)} site(s) said their name and {min_sites} must. Look at the logs of the "
                 "others, or ask for fewer (min-sites)."
             )
         return cls(grid, named, wait_policy)
-
-    def _ask_for_names(self) -> dict[ClientId, int]:
-        """Return the nodes by the names that sites report."""
-        named: dict[ClientId, int] = {}
-        exchange = new_id()
-        waiting = self._push(Describe(), exchange, self.clients, anonymous=True)
-        until = time.monotonic() + self.wait_policy.timeout
-        while waiting and time.monotonic() < until:
-            for message in self._pull(waiting):
-                node = waiting.pop(message.metadata.reply_to_message_id, None)
-                if node is None:
-                    continue
-                if message.has_error():
-                    raise FederationError(f"Node {node} cannot say its name: {message.error.reason}.")
-                _, of_exchange, name = read_content(message.content)
-                if of_exchange != exchange or not 0 < len(name) <= _LONGEST_NAME:
-                    raise FederationError(f"Node {node} does not say its name as a site would.")
-                if name in named:
-                    raise FederationError(f"Two sites are called {name!r}. Give each a name of its own.")
-                named[name] = self.nodes[node]
-            time.sleep(self.wait_policy.poll)
-        return named
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -172,7 +155,12 @@ class Flower:
             if len(replies) >= needed:
                 break
             if time.monotonic() >= give_up:
-                raise FederationError(self._too_few(len(replies), needed))
+                reasons = [f"{client}: {reason}" for client, reason in sorted(self.silent.items())]
+                raise FederationError(
+                    f"{len(replies)} site(s) answered and {needed} must, after {self.wait_policy.wait:g} s; "
+                    f"{some_of(reasons)}. "
+                    "Bring the sites back and resume the run, or ask for fewer answers (min-answers)."
+                )
             time.sleep(_LOOK_S)
         if isinstance(query, Describe):
             widths = {getattr(reply, "n_features", None) for reply in replies.values()}
@@ -196,10 +184,11 @@ class Flower:
                 reachable.append(client)
         return reachable
 
-    def _exchange(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Reply]:
+    def _exchange(self, query: Query, clients: Sequence[ClientId]) -> dict[ClientId, Any]:
+        """Send a query once and return the replies; from sites without a name, the name that they report."""
         exchange = new_id()
         waiting = self._push(query, exchange, clients)
-        replies: dict[ClientId, Reply] = {}
+        replies: dict[ClientId, Any] = {}
         self._one_by_one = False
         until = time.monotonic() + self.wait_policy.timeout
         while waiting and time.monotonic() < until:
@@ -222,6 +211,8 @@ class Flower:
                     replies[client] = self._read(message, query, exchange, client)
                     self.silent.pop(client, None)
                 except WireError as error:
+                    if not self._have_names:
+                        raise FederationError(f"Node {client} cannot say its name: {error}") from None
                     self._note(client, f"its reply is refused: {error}")
             if waiting:
                 time.sleep(self.wait_policy.poll)
@@ -230,21 +221,13 @@ class Flower:
             self._note(client, f"no answer within {self.wait_policy.timeout:g} s")
         return replies
 
-    def _push(
-        self, query: Query, exchange: str, clients: Sequence[ClientId], anonymous: bool = False
-    ) -> dict[str, ClientId]:
-        """Send a query and return the site of each message; `anonymous` leaves out the site's name."""
-        ttl = self.wait_policy.timeout + _SLACK_S
-        messages = [
-            Message(
-                write_content(encode(query.for_client(client)), exchange, "" if anonymous else client),
-                self.nodes[client],
-                MESSAGE_TYPE,
-                ttl=ttl,
-                group_id=exchange,
-            )
-            for client in clients
-        ]
+    def _push(self, query: Query, exchange: str, clients: Sequence[ClientId]) -> dict[str, ClientId]:
+        """Send a query and return the site of each message."""
+        ttl, messages = self.wait_policy.timeout + _SLACK_S, []
+        for client in clients:
+            name = client if self._have_names else ""
+            content = write_content(encode(query.for_client(client)), exchange, name)
+            messages.append(Message(content, self.nodes[client], MESSAGE_TYPE, ttl=ttl, group_id=exchange))
         if not messages:
             return {}
         ids = self.grid.push_messages(messages)
@@ -271,12 +254,16 @@ class Flower:
                 self._note(client, f"its reply cannot be read: {error}")
         return found
 
-    def _read(self, message: Message, query: Query, exchange: str, client: ClientId) -> Reply:
+    def _read(self, message: Message, query: Query, exchange: str, client: ClientId) -> Any:
         if message.has_error():
             raise WireError(f"error {message.error.code} at the site: {message.error.reason}")
         packed, of_exchange, name = read_content(message.content)
         if of_exchange != exchange:
             raise WireError("it belongs to another exchange.")
+        if not self._have_names:
+            if not 0 < len(name) <= _LONGEST_NAME:
+                raise WireError(f"it should have 1 to {_LONGEST_NAME} characters.")
+            return name
         if name != client:
             raise WireError(f"it is signed {name[:50]!r}.")
         query = query.for_client(client)
@@ -288,11 +275,3 @@ class Flower:
         reason = "".join(c if c.isprintable() else "?" for c in reason[:_LONGEST])
         self.silent[client] = reason
         log.warning("Site %r: %s", client, reason)
-
-    def _too_few(self, found: int, needed: int) -> str:
-        reasons = [f"{client}: {reason}" for client, reason in sorted(self.silent.items())]
-        return (
-            f"{found} site(s) answered and {needed} must, after {self.wait_policy.wait:g} s; "
-            f"{some_of(reasons)}. "
-            "Bring the sites back and resume the run, or ask for fewer answers (min-answers)."
-        )

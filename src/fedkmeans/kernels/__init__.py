@@ -13,8 +13,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from fedkmeans._utils.checks import check_choice
-from fedkmeans.kernels.base import Clustered, Kernel, Outcome, Rows
+from fedkmeans.kernels.base import Clustered, Outcome, Rows
 from fedkmeans.kernels.preparation import preparing
+from fedkmeans.kernels.reference.kernel import Kernel
 from fedkmeans.kernels.sparse import Table
 
 __all__ = [

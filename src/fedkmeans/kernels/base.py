@@ -1,11 +1,11 @@
-"""The interface of a kernel."""
+"""What kernels are given and what they return; `reference.kernel` has the interface itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class Rows:
     starts: IntArray
     sample_weight: FloatArray | None = None
     cache: Any = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, X: Table, sample_weight: FloatArray | None = None) -> Rows:
+        """The rows of a single client."""
+        return cls(X, np.array([0, len(X)]), sample_weight)
 
     @property
     def sizes(self) -> IntArray:
@@ -145,178 +150,48 @@ class DeltaArrays(NamedTuple):
         Sum of each client's changes that were counted.
     pending : ndarray of shape (N, k, m + 2)
         Its latest change.
-    settled : ndarray of shape (N, k), bool
-        Whether the latest change of a cluster is zero.
+    settled : ndarray of shape (N, k)
+        Weight of each cluster if its latest change is zero; otherwise NaN.
     """
 
     high: FloatArray
     low: FloatArray
     pending: FloatArray
-    settled: Any
+    settled: FloatArray
 
 
-class Outcome(Protocol):
-    """Result of the local steps of A clients; valid until the next local steps on the same rows."""
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Result of the local steps of A clients; valid until the next local steps on the same rows.
 
-    @property
-    def counts(self) -> FloatArray:
-        """As in a `LocalSummary`, one row per client, shape (A, k)."""
-        ...
+    Attributes
+    ----------
+    counts, last_counts : ndarray of shape (A, k)
+        As in a `LocalSummary`, one row per client.
+    inertia, received_inertia : ndarray of shape (A, k) and (A,), or None
+        The same, if they were requested.
+    stack : ndarray of shape (P, k, m)
+        Local centroids of clusters with points. The array belongs to the kernel, which may overwrite it.
+    places : ndarray of shape (A,)
+        Places of the clients in `stack`.
+    changes : Changes or None
+        What is the same as the last time, if the kernel knows.
+    """
 
-    @property
-    def last_counts(self) -> FloatArray:
-        """As in a `LocalSummary`, shape (A, k)."""
-        ...
-
-    @property
-    def inertia(self) -> FloatArray | None:
-        """As in a `LocalSummary`, shape (A, k); only if requested."""
-        ...
-
-    @property
-    def received_inertia(self) -> FloatArray | None:
-        """As in a `LocalSummary`, shape (A,); only if requested."""
-        ...
-
-    @property
-    def changes(self) -> Changes | None:
-        """What is the same as the last time; None if the kernel does not know."""
-        ...
+    counts: FloatArray
+    last_counts: FloatArray
+    stack: FloatArray
+    places: IntArray
+    inertia: FloatArray | None = None
+    received_inertia: FloatArray | None = None
+    changes: Changes | None = None
 
     def centroids(self, place: int) -> FloatArray:
         """Local centroids of one client, a new array of shape (k, m)."""
-        ...
-
-    def stacked(self) -> tuple[FloatArray, IntArray]:
-        """Local centroids of clusters with points as an array (P, k, m), and each client's place in it (A,).
-
-        The array belongs to the kernel: the next local steps on the same rows may overwrite it.
-        """
-        ...
+        return np.array(self.stack[self.places[place]])
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
-        """Add Σ ω c and Σ c over the clients, in their order, to arrays of shape (k, m).
-
-        `weights` has shape (A, k).
-        """
-        ...
-
-
-class Kernel(Protocol):
-    """The arithmetic on rows; all kernels find the same labels."""
-
-    name: str
-
-    def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
-        """Label of the nearest centroid for every row, shape (n,); the first one wins a tie."""
-        ...
-
-    def lloyd_step(
-        self,
-        X: Table,
-        centroids: FloatArray,
-        sample_weight: FloatArray | None = None,
-        n_threads: int = 1,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Sums (k, m) and counts (k,) of the rows nearest to each centroid, in one pass."""
-        ...
-
-    def inertia(
-        self,
-        X: Table,
-        centroids: FloatArray,
-        sample_weight: FloatArray | None = None,
-        n_threads: int = 1,
-    ) -> float:
-        """Sum of squared distances of all rows to their nearest centroid."""
-        ...
-
-    def inertia_each(
-        self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
-    ) -> FloatArray:
-        """The inertia of each of the clients `which`, shape (A,)."""
-        ...
-
-    def lloyd(
-        self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
-    ) -> FloatArray:
-        """Lloyd's steps until no label changes, shape (k, m); empty clusters are relocated."""
-        ...
-
-    def kmeans(
-        self,
-        X: Table,
-        n_clusters: int,
-        rng: np.random.Generator,
-        n_init: int = 1,
-        max_iter: int = 300,
-        sample_weight: FloatArray | None = None,
-    ) -> FloatArray:
-        """k-means from `n_init` k-means++ starts: the best centroids, shape (k, m)."""
-        ...
-
-    def kmeans_each(
-        self,
-        rows: Rows,
-        which: IntArray,
-        n_clusters: Sequence[int],
-        rngs: Sequence[np.random.Generator],
-        n_init: int = 1,
-        max_iter: int = 300,
-        n_threads: int = 1,
-    ) -> list[Clustered]:
-        """The result of `kmeans` on the rows of each of the clients `which`, in one call."""
-        ...
-
-    def local_steps(
-        self,
-        rows: Rows,
-        which: IntArray,
-        centroids: FloatArray,
-        *,
-        max_local: int,
-        tol_local: float,
-        empty_clusters: str,
-        inertia: bool = False,
-        n_threads: int = 1,
-    ) -> Outcome:
-        """Local steps of the clients `which`, in one call; see `lloyd.local_update`."""
-        ...
-
-    def renew(
-        self,
-        high: FloatArray,
-        low: FloatArray,
-        last: FloatArray,
-        slots: IntArray,
-        new: NewStatistics,
-        n_threads: int = 1,
-    ) -> None:
-        """Replace statistics of clients in a running total; see `reference.totals.renew`."""
-        ...
-
-    def renew_deltas(
-        self,
-        state: DeltaArrays,
-        slots: IntArray,
-        modes: Any,
-        new: NewStatistics,
-        total: FloatArray,
-        n_threads: int = 1,
-    ) -> None:
-        """Find what changed at clients and add it to a total (2, k, m + 2); see `reference.totals`."""
-        ...
-
-    def renew_numbers(
-        self, high: FloatArray, low: FloatArray, last: FloatArray, slots: IntArray, new: FloatArray
-    ) -> None:
-        """Replace single numbers of clients in a running total; see `reference.totals.renew_numbers`."""
-        ...
-
-    def expect(self, rows: Rows, k: int, max_local: int) -> None:
-        """Prepare in the background for such local steps with k centroids, which follow soon."""
-        ...
-
-    def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
-        """Number of clients to pass to `local_steps` at a time, so that memory stays bounded."""
-        ...
+        """Add Σ ω c and Σ c over the clients, in their order, to arrays (k, m); `weights` is (A, k)."""
+        for place, weight in zip(self.places, weights, strict=True):
+            weighted_sum += weight[:, None] * self.stack[place]
+            plain_sum += self.stack[place]

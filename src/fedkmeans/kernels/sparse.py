@@ -15,8 +15,6 @@ from fedkmeans.errors import DataError
 # All rows of a client may be made dense up to this many numbers, if an algorithm is faster that way: 32 MB
 # in double precision.
 SMALL = 2**22
-# Numbers that are copied at a time.
-_COPIED = 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,37 +93,15 @@ class SparseRows:
 
     def __getitem__(self, rows: slice | DataArray) -> SparseRows:
         """Consecutive rows without a copy, or any rows by their numbers or by a mask."""
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(len(self))
-            if step == 1:
-                indptr = self.indptr[start : max(start, stop) + 1]
-                return SparseRows(self.data, self.indices, indptr, self.n_columns)
-            return self._take(np.arange(start, stop, step))
-        which = np.asarray(rows)
-        return self._take(np.flatnonzero(which) if which.dtype == np.bool_ else which)
-
-    def _take(self, which: IntArray) -> SparseRows:
-        first, lengths = self.indptr[which], self.indptr[which + 1] - self.indptr[which]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        data = np.empty(indptr[-1], dtype=self.data.dtype)
-        indices = np.empty(indptr[-1], dtype=self.indices.dtype)
-        size = max(1, _COPIED * len(which) // max(1, len(data)))
-        for start in range(0, len(which), size):
-            part = slice(start, start + size)
-            there = slice(indptr[start], indptr[min(start + size, len(which))])
-            places = np.repeat(first[part] - indptr[:-1][part], lengths[part])
-            places += np.arange(there.start, there.stop)
-            data[there], indices[there] = self.data[places], self.indices[places]
-        return SparseRows(data, indices, indptr, self.n_columns)
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            indptr = self.indptr[start : max(start, stop) + 1]
+            return SparseRows(self.data, self.indices, indptr, self.n_columns)
+        return SparseRows.of(self.matrix()[rows])
 
     def dense(self, dtype: Any = None) -> DataArray:
         """All rows as an array (n, m); meant for blocks of rows."""
-        n, m = self.shape
-        block = np.zeros(n * m, dtype=dtype or self.dtype)
-        places = np.repeat(np.arange(n) * m, np.diff(self.indptr))
-        places += self.indices[self.stored]
-        block[places] = self.data[self.stored]
-        return block.reshape(n, m)
+        return np.asarray(self.matrix().toarray(), dtype=dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> DataArray:
         """Raise an error: a whole table must not become dense by accident."""

@@ -23,24 +23,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fedkmeans._utils.typing import FloatArray
-from fedkmeans.errors import ParameterError, WireError
-from fedkmeans.protocol.declaration import Reply
-from fedkmeans.protocol.exchange import Total
-from fedkmeans.protocol.field_types import (
-    REGISTRY,
-    NumberReader,
-    Records,
-    Sizes,
-    brief,
-    read,
-    register,
-    write,
-)
+from fedkmeans.errors import WireError
+from fedkmeans.protocol.field_types import FieldType, Message, NumberReader, brief
 
 WIRE_VERSION = 2
 # Characters of a header: a few hundred are common, and the names of 100,000 columns fit.
 MAX_HEADER = 2**22
-_MAX_DIGITS = 20
 
 MAGIC = b"FKMW"
 _PREFIX = struct.Struct("<4sIQ")  # the magic, bytes of the header, how many numbers
@@ -50,21 +38,10 @@ PREFIX_SIZE = _PREFIX.size
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An encoded record.
-
-    Attributes
-    ----------
-    header : str
-        JSON, ASCII only.
-    numbers : ndarray of shape (n,)
-        float64.
-    """
+    """An encoded record: JSON in ASCII, and numbers in double precision, shape (n,)."""
 
     header: str
     numbers: FloatArray
-
-
-register(Total, record=Reply | None, received=Sizes())
 
 
 def encode(record: Any) -> Packed:
@@ -75,11 +52,9 @@ def encode(record: Any) -> Packed:
     ParameterError
         It contains a value that cannot be sent, for instance a function as weighting rule.
     """
-    if REGISTRY.get(type(record).__name__) is not type(record):
-        raise ParameterError(f"{brief(record)} is no record that can be sent.")
     sink: list[FloatArray] = []
-    tree = {"v": WIRE_VERSION, "record": write(Records((type(record),)), record, sink)}
-    header = json.dumps(tree, separators=(",", ":"), allow_nan=False)
+    written = FieldType(Message, records=(type(record),)).write(record, sink)
+    header = json.dumps({"v": WIRE_VERSION, "record": written}, separators=(",", ":"), allow_nan=False)
     return Packed(header, np.concatenate(sink) if sink else np.empty(0))
 
 
@@ -108,7 +83,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
     source = NumberReader(_checked(packed.numbers))
     try:
         tree = _parse(packed.header, max_header)
-        record = read(Records(kinds), tree, source, "the message")
+        record = FieldType(Message, records=kinds).read(tree, source, "the message")
     except RecursionError:
         raise WireError("the header is too deeply nested.") from None
     left = len(source.numbers) - source.taken
@@ -120,9 +95,7 @@ def decode(packed: Packed, expected: type | tuple[type, ...], max_header: int | 
 def _checked(numbers: Any) -> FloatArray:
     """Return a read-only copy of the numbers, shape (n,)."""
     if not isinstance(numbers, np.ndarray) or numbers.dtype != np.float64 or numbers.ndim != 1:
-        what = (
-            f"{numbers.dtype} {numbers.shape}" if isinstance(numbers, np.ndarray) else type(numbers).__name__
-        )
+        what = f"{getattr(numbers, 'dtype', type(numbers).__name__)} {getattr(numbers, 'shape', '')}"
         raise WireError(f"the numbers should be a vector of float64, they are {brief(what)}.")
     copy = np.array(numbers, dtype=np.float64)
     copy.setflags(write=False)
@@ -136,13 +109,7 @@ def _parse(header: Any, max_header: int | None) -> Any:
     if max_header is not None and len(header) > max_header:
         raise WireError(f"the header has {len(header)} characters, more than {max_header}.")
     try:
-        tree = json.loads(
-            header,
-            parse_int=_integer,
-            parse_float=_no_number,
-            parse_constant=_no_number,
-            object_pairs_hook=_object,
-        )
+        tree = json.loads(header, object_pairs_hook=_object, parse_int=_integer, **_NO_NUMBERS)
     except json.JSONDecodeError as error:
         raise WireError(f"the header is no JSON: {error}.") from None
     if not isinstance(tree, dict) or type(tree.get("v")) is not int:
@@ -158,13 +125,16 @@ def _parse(header: Any, max_header: int | None) -> Any:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MAX_DIGITS + 1:
+    if len(digits) > 21:  # a sign and the digits of 2**64
         raise WireError(f"the header has a whole number of {len(digits)} digits.")
     return int(digits)
 
 
 def _no_number(text: str) -> NoReturn:
     raise WireError(f"the header has the number {brief(text)}, which belongs among the numbers.")
+
+
+_NO_NUMBERS: Any = {"parse_float": _no_number, "parse_constant": _no_number}
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

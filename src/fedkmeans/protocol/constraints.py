@@ -1,15 +1,16 @@
 """What the fields of a message may hold, written beside their types.
 
 A field is declared as ``Annotated[type, constraint]``. The type says how the field travels, the constraint
-what is checked when it arrives. Sizes of arrays have names, such as ``"k"`` and ``"m"``: a name stands for
-the same number in a query and in its reply.
+what is checked when it arrives: its method `check` raises a `WireError` of one line unless the value is
+allowed. Sizes of arrays have names, such as ``"k"`` and ``"m"``: a name stands for the same number in a query
+and in its reply. `check` compares them with the known `sizes` and adds new ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,56 +22,32 @@ LARGEST = 1e150 * (1 + 1e-9)
 _NEEDED_SIZES = {"k": "clusters", "m": "columns"}
 
 
-class Constraint(Protocol):
-    """Checks one field."""
-
-    def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
-        """Raise `WireError` with one line unless the value is allowed; add new sizes to `sizes`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array of finite float64 numbers.
+    """An array of float64 numbers."""
 
-    Attributes
-    ----------
-    shape : tuple of str
-        Names of the sizes.
-    least, largest : float
-        Bounds of the numbers and of their absolute values.
-    finite : bool
-        Whether NaN and infinite numbers are refused.
-    """
-
-    shape: tuple[str, ...]
-    least: float = -np.inf
-    largest: float = LARGEST
-    finite: bool = True
+    shape: tuple[str, ...]  # names of the sizes
+    least: float = -np.inf  # bound of the numbers
+    largest: float = LARGEST  # bound of their absolute values
+    finite: bool = True  # whether NaN and infinite numbers are refused
 
     def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
         """Check type, shape and numbers."""
         if not isinstance(value, np.ndarray) or value.dtype != np.float64:
             raise WireError(f"{name} is no array of float64.")
-        self.note_sizes(name, value, sizes)
+        named = dict(zip(self.shape, value.shape, strict=False))
+        known = {size: sizes[size] for size in self.shape if size in sizes}
+        if value.ndim != len(self.shape) or {**named, **known} != named:
+            expected = ", ".join(str(known.get(size, "any")) for size in self.shape)
+            raise WireError(f"{name} has shape {value.shape}, expected ({expected}).")
+        for size, what in _NEEDED_SIZES.items():
+            if named.get(size) == 0:
+                raise WireError(f"{name} has shape {value.shape}: there are no {what}.")
+        sizes.update(named)
         if self.finite:
             check_numbers(name, value, self.largest)
         if (value < self.least).any():
             raise WireError(f"{name} has negative values.")
-
-    def note_sizes(self, name: str, value: Any, sizes: dict[str, int]) -> None:
-        """Compare the shape with the sizes that are known, and add those that are not."""
-        expected = [sizes.get(size) for size in self.shape]
-        fits = value.ndim == len(expected) and all(
-            wanted is None or side == wanted for side, wanted in zip(value.shape, expected, strict=True)
-        )
-        if not fits:
-            wanted = ", ".join("any" if side is None else str(side) for side in expected)
-            raise WireError(f"{name} has shape {value.shape}, expected ({wanted}).")
-        for size, side in zip(self.shape, value.shape, strict=True):
-            if side == 0 and size in _NEEDED_SIZES:
-                raise WireError(f"{name} has shape {value.shape}: there are no {_NEEDED_SIZES[size]}.")
-            sizes[size] = side
 
 
 def check_numbers(name: str, array: Any, largest: float = LARGEST) -> None:

@@ -1,26 +1,14 @@
 """How a message is declared: one dataclass says how it travels, what is checked and what answers it.
 
->>> from typing import Annotated
->>> from fedkmeans.protocol.constraints import Whole
->>> @message
-... class RowCount(Reply):
-...     n_rows: Annotated[int, Whole(1, 2**53)]
-...     def __add__(self, other):
-...         return RowCount(self.n_rows + other.n_rows)
->>> @message(reply=RowCount)
-... class CountRows(Query):
-...     pass
->>> reply_type(CountRows).__name__
-'RowCount'
-
-What a site does with a query is a function with the decorator of `fedkmeans.client.handlers`.
+`CONTRIBUTING.md` has an example. What a site does with a query is a function with the decorator of
+`fedkmeans.client.handlers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform, overload
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, cast, dataclass_transform, overload
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.protocol.field_types import Message, register
@@ -56,26 +44,30 @@ class Reply(Message):
         raise TypeError(f"{type(self).__name__} does not add up; use Ask in place of AskTotal.")
 
 
+class Additive(Reply):
+    """A reply whose fields are added one by one."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        names = (field.name for field in fields(cast(Any, self)))
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
 @overload
 def message(kind: type[_M]) -> type[_M]: ...
 @overload
 def message(*, reply: type[Reply]) -> Callable[[type[_M]], type[_M]]: ...
 @dataclass_transform(frozen_default=True)
 def message(kind: type | None = None, *, reply: type | None = None) -> Any:
-    """Turn a class into a frozen dataclass that can travel.
+    """Turn a subclass of `Query` or `Reply` into a frozen dataclass that can travel.
 
-    Parameters
-    ----------
-    kind : type
-        A subclass of `Query` or `Reply`. Annotate fields with a constraint where more than the type is
-        checked on arrival.
-    reply : type
-        Of a query: the type of its reply.
+    Annotate fields with a constraint where more than the type is checked on arrival. `reply` is, for a
+    query, the type of its reply.
     """
 
     def declare(kind: type) -> type:
-        kind = dataclass(frozen=True, slots=True)(kind)
-        register(kind)
+        kind = register(dataclass(frozen=True, slots=True)(kind))
         if reply is not None:
             _REPLY_TYPES[kind] = reply
         return kind

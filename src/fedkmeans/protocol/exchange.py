@@ -8,23 +8,28 @@ share one exchange, which saves time where an exchange takes seconds.
 >>> def count_rows(clients):
 ...     descriptions = yield Ask(Describe(), clients)
 ...     return sum(description.n_samples for description in descriptions.values())
->>> hold(federation, count_rows(federation.clients))  # doctest: +SKIP
+>>> run(federation, count_rows(federation.clients))  # doctest: +SKIP
 10100
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
 from fedkmeans.protocol.declaration import Query, Reply
+from fedkmeans.protocol.field_types import Sizes, register
 from fedkmeans.protocol.messages import Bundle, BundleReply, n_bytes
 
 T = TypeVar("T")
+
+Clients: TypeAlias = tuple[ClientId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +40,13 @@ class Ask:
     """
 
     query: Query
-    clients: tuple[ClientId, ...]
+    clients: Clients
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AskTotal:
-    """Ask for replies that add up; the answer is their `Total` only.
-
-    It is an error if no client answers, unless the request is `optional`.
-    """
-
-    query: Query
-    clients: tuple[ClientId, ...]
-    optional: bool = False
+class AskTotal(Ask):
+    """Ask for replies that add up; the answer is their `Total` only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +70,13 @@ class Total:
     """
 
     record: Any
-    answered: tuple[ClientId, ...]
+    answered: Clients
     received: Any = 0
 
 
-Request: TypeAlias = Ask | AskTotal | ListClients | NewId
+register(Total, record=Reply | None, received=Sizes)
+
+Request: TypeAlias = Ask | ListClients | NewId
 Conversation: TypeAlias = Generator[Request, Any, T]
 
 
@@ -88,7 +88,7 @@ class Federation(Protocol):
     """
 
     @property
-    def clients(self) -> tuple[ClientId, ...]:
+    def clients(self) -> Clients:
         """Names of all clients, sorted.
 
         A client that is offline stays on the list. A client that is removed from it is not asked any
@@ -111,25 +111,20 @@ class Federation(Protocol):
 def add_up(replies: Mapping[ClientId, Reply]) -> Total:
     """Add replies, in the order of the clients' names so that rounding does not depend on arrival."""
     answered = tuple(sorted(replies))
-    record: Any = None
-    received: Any = 0
-    for client in answered:
-        part, size = replies[client].totals(), _size(replies[client])
-        record = part if record is None else record + part
-        received = size if client == answered[0] else _add_sizes(received, size)
+    if not answered:
+        return Total(None, ())
+    # One reply at a time: a mapping may make them as they are asked for.
+    record = reduce(add, (replies[client].totals() for client in answered))
+    received = reduce(_add_sizes, (_size(replies[client]) for client in answered))
     return Total(record, answered, received)
 
 
 def _size(reply: Any) -> Any:
-    if isinstance(reply, BundleReply):
-        return tuple(map(_size, reply.replies))
-    return n_bytes(reply)
+    return tuple(map(_size, reply.replies)) if isinstance(reply, BundleReply) else n_bytes(reply)
 
 
 def _add_sizes(left: Any, right: Any) -> Any:
-    if isinstance(left, tuple):
-        return tuple(_add_sizes(a, b) for a, b in zip(left, right, strict=True))
-    return left + right
+    return tuple(map(_add_sizes, left, right)) if isinstance(left, tuple) else left + right
 
 
 def run(federation: Federation, conversation: Conversation[T]) -> T:
@@ -140,7 +135,16 @@ def run(federation: Federation, conversation: Conversation[T]) -> T:
             request = conversation.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        answer = _answer_to(request, federation)
+        if isinstance(request, ListClients):
+            answer = federation.clients
+        elif isinstance(request, NewId):
+            answer = getattr(federation, "new_id", new_id)()
+        elif isinstance(request, AskTotal):
+            answer = federation.total(request.query, request.clients)
+            _check_answered(request, answer.answered)
+        else:
+            answer = federation.ask(request.query, request.clients)
+            _check_answered(request, answer)
 
 
 def new_id() -> str:
@@ -148,24 +152,12 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def _answer_to(request: Request, federation: Federation) -> Any:
-    if isinstance(request, ListClients):
-        return federation.clients
-    if isinstance(request, NewId):
-        return getattr(federation, "new_id", new_id)()
-    answer: Any
-    if isinstance(request, AskTotal):
-        answer = federation.total(request.query, request.clients)
-        nobody = not answer.answered
-    else:
-        answer = federation.ask(request.query, request.clients)
-        nobody = not answer
-    if nobody and not request.optional:
+def _check_answered(request: Ask | AskTotal, answered: Collection[ClientId]) -> None:
+    if not answered and not request.optional:
         raise FederationError(
             f"None of the {len(request.clients)} clients asked ({some_of(request.clients)}) answered "
             f"the query {type(request.query).__name__}. Check that the sites are running and connected."
         )
-    return answer
 
 
 def some_of(clients: Sequence[ClientId]) -> str:
@@ -174,53 +166,39 @@ def some_of(clients: Sequence[ClientId]) -> str:
 
 
 def run_concurrently(conversations: Sequence[Conversation[T]]) -> Conversation[list[T]]:
-    """Run several algorithms at once; requests to the same clients share an exchange.
-
-    Returns
-    -------
-    list
-        The results, in the order of `conversations`.
-    """
+    """Run several algorithms at once; requests to the same clients share an exchange. Return all results."""
     if len(conversations) == 1:
         return [(yield from conversations[0])]
     results: dict[int, T] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
     while answers:
-        requests: dict[int, Request] = {}
-        for index, answer in answers.items():
+        groups: dict[object, dict[int, Request]] = {}
+        for index, answer in sorted(answers.items()):
             try:
-                requests[index] = conversations[index].send(answer)
+                request = conversations[index].send(answer)
             except StopIteration as end:
                 results[index] = end.value
+            else:
+                groups.setdefault(_group_of(request, index), {})[index] = request
         answers = {}
-        for members in _groups(requests):
-            answers.update((yield from _share({index: requests[index] for index in members})))
-        answers = dict(sorted(answers.items()))
+        for group in groups.values():
+            answers.update((yield from _share(group)))
     return [results[index] for index in range(len(conversations))]
 
 
-def _groups(requests: Mapping[int, Request]) -> list[list[int]]:
-    """Group requests that differ only in their query, in order of first appearance.
-
-    Each `NewId` is a group of its own: two algorithms must not get the same identifier.
-    """
-    groups: dict[object, list[int]] = {}
-    for index, request in requests.items():
-        alike: object = ListClients
-        if isinstance(request, NewId):
-            alike = (NewId, index)
-        elif not isinstance(request, ListClients):
-            alike = (type(request), request.clients, request.optional)
-        groups.setdefault(alike, []).append(index)
-    return list(groups.values())
+def _group_of(request: Request, index: int) -> object:
+    """Requests that differ only in their query share an exchange; every `NewId` has its own answer."""
+    if isinstance(request, Ask):
+        return type(request), request.clients, request.optional
+    return index if isinstance(request, NewId) else ListClients
 
 
 def _share(requests: Mapping[int, Request]) -> Conversation[dict[int, Any]]:
     """Send the queries of a group in one exchange and return each member's part of the answer."""
     first = next(iter(requests.values()))
-    if len(requests) == 1 or isinstance(first, ListClients | NewId):
+    if len(requests) == 1 or not isinstance(first, Ask):
         return dict.fromkeys(requests, (yield first))
-    queries = tuple(request.query for request in requests.values() if isinstance(request, Ask | AskTotal))
+    queries = tuple(request.query for request in requests.values() if isinstance(request, Ask))
     answer = yield replace(first, query=Bundle(queries))
     if isinstance(answer, Total):
         if not answer.answered:

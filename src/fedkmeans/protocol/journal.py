@@ -19,23 +19,25 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import JournalError, WireError
-from fedkmeans.protocol.codec import Packed, decode, encode, to_bytes
+from fedkmeans.protocol.codec import decode, encode, to_bytes
 from fedkmeans.protocol.declaration import Query, Reply
-from fedkmeans.protocol.exchange import Federation, Total, new_id
+from fedkmeans.protocol.exchange import Clients, Federation, Total, new_id
 from fedkmeans.protocol.field_types import register
 from fedkmeans.protocol.journal_file import JournalFile
 
 T = TypeVar("T")
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Opening:
     """The first entry: which run this is, and what wrote it."""
@@ -44,6 +46,7 @@ class Opening:
     versions: str
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Present:
     """The members of the federation, written only when they change.
@@ -51,10 +54,11 @@ class Present:
     `looks` counts how often the run has looked since the previous entry without a change.
     """
 
-    clients: tuple[ClientId, ...]
+    clients: Clients
     looks: int
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """A new identifier."""
@@ -62,14 +66,16 @@ class Drawn:
     name: str
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Replies:
     """Replies of single clients, in the order in which the algorithm got them."""
 
-    clients: tuple[ClientId, ...]
-    replies: tuple[Any, ...]
+    clients: Clients
+    replies: tuple[Reply, ...]
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Heard:
     """The answer to a request, and a digest of the request."""
@@ -78,13 +84,10 @@ class Heard:
     answer: Replies | Total
 
 
-for _kind in (Opening, Present, Drawn, Heard):
-    register(_kind)
-register(Replies, replies=tuple[Reply, ...])
 _ENTRIES = (Present, Drawn, Heard)  # all but the first
 
 
-class Journalled:
+class Journalled(AbstractContextManager["Journalled"]):
     """A federation that replays the answers of a journal and records all further answers.
 
     Parameters
@@ -106,13 +109,11 @@ class Journalled:
     def __init__(self, inner: Federation, path: str | os.PathLike[str], fingerprint: str) -> None:
         self.inner = inner
         self.replayed = 0
-        self._members: tuple[ClientId, ...] | None = None
+        self._members: Clients | None = None
         self._looks = 0
-        self._next = 1
-        self._entry: Any = None
+        self._next = 0
         self._versions = _versions()
         self._file = JournalFile(path)
-        self._n_old = len(self._file.places)
         try:
             self._open(fingerprint)
         except BaseException:
@@ -123,112 +124,91 @@ class Journalled:
         """Close the file."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def replaying(self) -> bool:
         """Whether the next answer comes from the journal."""
-        return self._next < self._n_old
+        return self._next < len(self._file.places)
 
     @property
-    def clients(self) -> tuple[ClientId, ...]:
+    def clients(self) -> Clients:
         """Names of all clients at this point of the run."""
         if _being_interrupted():
             return self.inner.clients
         if self.replaying:
-            entry = self._upcoming()
-            if not isinstance(entry, Present) or entry.looks != self._looks:
-                if self._members is None:
-                    self._refuse()
-                self._looks += 1
+            entry = self._read(self._next, _ENTRIES)
+            if isinstance(entry, Present) and entry.looks == self._looks:
+                self._members = self._replay(Present).clients
                 return self._members
-            self._advance()
-            self._members = entry.clients
-            return entry.clients
-        members = tuple(self.inner.clients)
-        if members == self._members:
-            self._looks += 1
+            if self._members is None:
+                self._refuse()
         else:
-            self._append(Present(members, self._looks))
-            self._members = members
-        return members
+            members = tuple(self.inner.clients)
+            if members != self._members:
+                self._members = self._append(Present(members, self._looks)).clients
+                return self._members
+        self._looks += 1
+        return self._members
 
     def new_id(self) -> str:
         """Return a new identifier, or the recorded one."""
-        if self.replaying and not _being_interrupted():
-            return str(self._replay(Drawn).name)
-        name = str(getattr(self.inner, "new_id", new_id)())
-        if not _being_interrupted():
-            self._append(Drawn(name))
-        return name
+        if self.replaying:
+            return self._replay(Drawn).name
+        return self._append(Drawn(str(getattr(self.inner, "new_id", new_id)()))).name
 
     def ask(self, query: Query, clients: Sequence[ClientId]) -> Mapping[ClientId, Reply]:
         """Return the replies, new or recorded."""
-
-        def send() -> Replies:
-            replies = self.inner.ask(query, clients)
-            return Replies(tuple(replies), tuple(replies.values()))
-
-        found: Replies = self._exchange("ask", query, clients, send)
+        if _being_interrupted():
+            return self.inner.ask(query, clients)
+        found: Replies = self._exchange("ask", query, clients)
         return dict(zip(found.clients, found.replies, strict=True))
 
     def total(self, query: Query, clients: Sequence[ClientId]) -> Total:
         """Return the sum of the replies, new or recorded."""
-        return self._exchange("total", query, clients, lambda: self.inner.total(query, clients))
-
-    def _exchange(self, way: str, query: Query, clients: Sequence[ClientId], send: Callable[[], T]) -> T:
         if _being_interrupted():
-            return send()
+            return self.inner.total(query, clients)
+        return self._exchange("total", query, clients)  # type: ignore[no-any-return]
+
+    def _exchange(self, way: str, query: Query, clients: Sequence[ClientId]) -> Any:
         request = _digest(way, query, clients)
         if self.replaying:
             entry = self._replay(Heard)
             if entry.request != request:
                 self._refuse()
             self.replayed += 1
-        else:
-            self._file.check()  # before anybody is asked
-            # The decoded entry is returned, so that a replayed run sees no difference.
-            entry = self._append(Heard(request, send()))  # type: ignore[arg-type]
-        return entry.answer  # type: ignore[no-any-return]
+            return entry.answer
+        self._file.check()  # before anybody is asked
+        answer = getattr(self.inner, way)(query, clients)
+        if way == "ask":
+            answer = Replies(tuple(answer), tuple(answer.values()))
+        # The decoded entry is returned, so that a replayed run sees no difference.
+        return self._append(Heard(request, answer)).answer
 
     def _open(self, fingerprint: str) -> None:
-        if not self._n_old:
-            self._append(Opening(fingerprint, _versions()))
+        if not self.replaying:
+            self._append(Opening(fingerprint, self._versions))
             return
-        opening = self._decode(self._file.read(0), (Opening,))
+        opening = self._read(0, (Opening,))
         self._versions = opening.versions
         if opening.fingerprint != fingerprint:
             self._refuse("its fingerprint is another one")
-        if self._n_old > 1 and _is_silence(self._decode(self._file.read(self._n_old - 1), _ENTRIES)):
-            self._file.drop_last()
-            self._n_old -= 1
+        self._next = 1
+        entry = self._read(-1, _ENTRIES) if self.replaying else None
+        if isinstance(entry, Heard):
+            answer = entry.answer
+            if not (answer.clients if isinstance(answer, Replies) else answer.answered):  # nobody answered
+                self._file.drop_last()
 
-    def _append(self, entry: Any) -> Any:
+    def _append(self, entry: T) -> T:
         packed = encode(entry)
         self._file.append(packed)
-        self._looks = 0
-        return decode(packed, type(entry), max_header=None)
+        self._advance()
+        return decode(packed, type(entry), max_header=None)  # type: ignore[no-any-return]
 
-    def _upcoming(self) -> Any:
-        if self._entry is None:
-            self._entry = self._decode(self._file.read(self._next), _ENTRIES)
-        return self._entry
-
-    def _decode(self, packed: Packed, expected: tuple[type, ...]) -> Any:
-        try:
-            return decode(packed, expected, max_header=None)
-        except WireError as error:
-            raise JournalError(
-                f"{self._name} cannot be read: {error} Use the version of fedkmeans that wrote it, or remove "
-                "the file to start the run again."
-            ) from error
-
-    def _replay(self, kind: type) -> Any:
-        entry = self._upcoming()
+    def _replay(self, kind: type[T]) -> T:
+        entry = self._read(self._next, _ENTRIES)
         if not isinstance(entry, kind):
             self._refuse()
         self._advance()
@@ -236,27 +216,24 @@ class Journalled:
 
     def _advance(self) -> None:
         self._next += 1
-        self._entry = None
         self._looks = 0
 
-    @property
-    def _name(self) -> str:
-        return f"Journal {str(self._file.path)!r}"
+    def _read(self, index: int, expected: tuple[type, ...]) -> Any:
+        try:
+            return decode(self._file.read(index), expected, max_header=None)
+        except WireError as error:
+            raise JournalError(
+                f"{self._file.name} cannot be read: {error} Use the version of fedkmeans that wrote it, or "
+                "remove the file to start the run again."
+            ) from error
 
     def _refuse(self, why: str = "") -> NoReturn:
         why = why or f"at entry {self._next} this run goes another way"
         by = "" if self._versions == _versions() else f" (it was written by {self._versions})"
         raise JournalError(
-            f"{self._name} belongs to a run with other settings{by}: {why}. Use the settings and the "
+            f"{self._file.name} belongs to a run with other settings{by}: {why}. Use the settings and the "
             "random_state (a number) with which it was begun, or remove the file to start the run again."
         )
-
-
-def _is_silence(entry: Any) -> bool:
-    """Whether nobody answered."""
-    if not isinstance(entry, Heard):
-        return False
-    return not (entry.answer.clients if isinstance(entry.answer, Replies) else entry.answer.answered)
 
 
 def _versions() -> str:
@@ -272,9 +249,5 @@ def _digest(way: str, query: Query, clients: Sequence[ClientId]) -> str:
 
 
 def _being_interrupted() -> bool:
-    """Whether the request comes from code that handles a KeyboardInterrupt.
-
-    An estimator then asks for the score of its latest centroids. That request is not part of the run and is
-    not repeated when the run is resumed.
-    """
+    """Whether a KeyboardInterrupt is handled: the score that is then asked for is no part of the run."""
     return isinstance(sys.exc_info()[1], KeyboardInterrupt)

@@ -20,29 +20,19 @@ except ImportError:  # no such locks on Windows
 class JournalFile:
     """Entries on disk, one after the other, in the form of `codec.to_bytes`.
 
-    If the process died while it wrote the last entry, opening the file removes that entry. Only one process
-    may have the file open.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Created if it does not exist; its folder must exist.
-
-    Attributes
-    ----------
-    places : list of (int, int)
-        Offset and size of each entry in bytes.
+    The file is created if it does not exist; its folder must exist. If the process died while it wrote the
+    last entry, opening the file removes that entry. Only one process may have the file open.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.places: list[tuple[int, int]] = []
+        self.name = f"Journal {str(self.path)!r}"
+        self.places: list[tuple[int, int]] = []  # offset and size of each entry in bytes
         self._usable = True
         try:
-            number = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            self._file = self.path.open("a+b", buffering=0)
         except OSError as error:
             raise self._error(error, "Choose a file in an existing folder that you may write to.") from error
-        self._file = os.fdopen(number, "r+b", buffering=0)
         try:
             self._lock()
             self._find_entries()
@@ -56,7 +46,7 @@ class JournalFile:
         self._file.close()
 
     def _error(self, error: OSError, remedy: str) -> JournalError:
-        return JournalError(f"Journal {str(self.path)!r}: {error.strerror or error}. {remedy}")
+        return JournalError(f"{self.name}: {error.strerror or error}. {remedy}")
 
     def _lock(self) -> None:
         if fcntl is None:
@@ -65,8 +55,8 @@ class JournalFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise JournalError(
-                f"Journal {str(self.path)!r} is in use by another run. Wait until that run has ended, or "
-                "give this one a journal of its own."
+                f"{self.name} is in use by another run. Wait until that run has ended, or give this one a "
+                "journal of its own."
             ) from None
         except OSError:  # some network drives have no locks; the journal works there all the same
             return
@@ -89,8 +79,8 @@ class JournalFile:
             return
         if self._whole_entry_after(self._end, size):
             raise JournalError(
-                f"Journal {str(self.path)!r} is damaged: entry {len(self.places)} cannot be read, but later "
-                "ones can. Restore the file from a copy, or remove it to start the run again."
+                f"{self.name} is damaged: entry {len(self.places)} cannot be read, but later ones can. "
+                "Restore the file from a copy, or remove it to start the run again."
             )
         self._cut()
 
@@ -140,9 +130,7 @@ class JournalFile:
     def check(self) -> None:
         """Raise an error if nothing more can be written."""
         if not self._usable:
-            raise JournalError(
-                f"Journal {str(self.path)!r} was closed, or could not be written to. Open it again to go on."
-            )
+            raise JournalError(f"{self.name} was closed, or could not be written to. Open it again to go on.")
 
     def append(self, packed: Packed) -> None:
         """Write an entry; it is on disk when this returns.
@@ -155,7 +143,6 @@ class JournalFile:
         place = self._end
         self._usable = False
         try:
-            self._file.seek(place)
             rest = memoryview(data)
             while rest:
                 rest = rest[self._file.write(rest) or 0 :]

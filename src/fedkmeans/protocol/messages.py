@@ -19,7 +19,7 @@ from fedkmeans.errors import WireError
 from fedkmeans.kernels.base import WeightingRule
 from fedkmeans.kernels.weighting import WEIGHTINGS
 from fedkmeans.protocol.constraints import Array, Choice, Real, Text, Whole, check_numbers
-from fedkmeans.protocol.declaration import Query, Reply, message
+from fedkmeans.protocol.declaration import Additive, Query, Reply, message
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
 # Beyond these, a query is no work but an attack or a mistake.
@@ -50,7 +50,7 @@ class LocalModel(Reply):
 
 
 @message
-class ClusterTotals(Reply):
+class ClusterTotals(Additive):
     """Sums over clients: Σ ω c (k, m), Σ ω (k,), Σ c (k, m) and the number of clients.
 
     The plain sum Σ c is there for clusters to which nobody gives any weight.
@@ -61,28 +61,14 @@ class ClusterTotals(Reply):
     plain_sum: FloatArray
     n_clients: int
 
-    def __add__(self, other: ClusterTotals) -> ClusterTotals:
-        return ClusterTotals(
-            self.weighted_sum + other.weighted_sum,
-            self.weight + other.weight,
-            self.plain_sum + other.plain_sum,
-            self.n_clients + other.n_clients,
-        )
-
 
 @message
 class StatisticsDelta(Reply):
     """What changed in a client's statistics since those that the server counted.
 
     A client that no longer knows what was counted sends nothing, and `lost` 1: its next statistics would
-    be counted twice.
-
-    Attributes
-    ----------
-    difference : ClusterStatistics
-    lost : int
-    exchange : str
-        Of the query: a difference that comes late must not be counted in another exchange.
+    be counted twice. `exchange` repeats that of the query: a difference that comes late must not be counted
+    in another exchange.
     """
 
     difference: ClusterStatistics
@@ -116,19 +102,18 @@ class DeltaTotals(Reply):
     exchanges: frozenset[str]
 
     def __add__(self, other: DeltaTotals) -> DeltaTotals:
-        return DeltaTotals(
-            self.difference + other.difference, self.lost + other.lost, self.exchanges | other.exchanges
-        )
+        exchanges = self.exchanges | other.exchanges
+        return DeltaTotals(self.difference + other.difference, self.lost + other.lost, exchanges)
 
 
 @message
-class ScoreTotals(Reply):
+class ScoreTotals(Additive):
     """Sums from which both forms of the federated score follow."""
 
     inertia: Annotated[float, Real(0)]
     n_samples: Annotated[float, Real(positive=True)]
     client_scores: Annotated[float, Real(0)]
-    n_clients: int
+    n_clients: Annotated[int, Whole(1, 1)]  # of a single reply
 
     @classmethod
     def of(cls, inertia: float, n_samples: float) -> ScoreTotals:
@@ -146,19 +131,9 @@ class ScoreTotals(Reply):
         return self.client_scores / self.n_clients
 
     def check_for(self, query: Score) -> None:
-        """Refuse what is not one client's share."""
-        if self.n_clients != 1:
-            raise WireError(f"n_clients is {self.n_clients!r}, expected 1.")
+        """Refuse scores that do not fit each other."""
         if not np.isclose(self.client_scores, self.inertia / self.n_samples, rtol=1e-9, atol=0):
             raise WireError("client_scores is not inertia / n_samples.")
-
-    def __add__(self, other: ScoreTotals) -> ScoreTotals:
-        return ScoreTotals(
-            self.inertia + other.inertia,
-            self.n_samples + other.n_samples,
-            self.client_scores + other.client_scores,
-            self.n_clients + other.n_clients,
-        )
 
 
 @message
@@ -250,6 +225,15 @@ class LocalUpdate(Query):
     weighting: Annotated[str | WeightingRule, Choice(WEIGHTINGS)]
     empty_clusters: Annotated[str, Choice(EMPTY_CLUSTERS)]
 
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The settings of the local steps, as kernels take them."""
+        return {
+            "max_local": self.max_local,
+            "tol_local": self.tol_local,
+            "empty_clusters": self.empty_clusters,
+        }
+
 
 @message(reply=ClusterStatistics)
 class SendStatistics(Query):
@@ -262,22 +246,15 @@ class SendStatistics(Query):
 class SendDelta(Query):
     """Like `SendStatistics`, but send only what changed since the statistics that were counted.
 
-    Attributes
-    ----------
-    update : LocalUpdate
-    run, total : str
-        Names of the fit and of its running total, under which a client keeps what it sent.
-    exchange : str
-        A name that no other exchange has; the reply repeats it.
-    counted : dict
-        For each client that is asked, the exchange of its latest delta that is part of the total;
-        None if it has no part in the total.
+    A client keeps what it sent under `run` and `total`, the names of the fit and of its running total.
+    `counted` has, for each client that is asked, the exchange of its latest delta that is part of the total;
+    None if it has no part in the total.
     """
 
     update: LocalUpdate
     run: str
     total: str
-    exchange: str
+    exchange: str  # a name that no other exchange has; the reply repeats it
     counted: Mapping[ClientId, str | None]
 
     def for_client(self, client: ClientId) -> SendDelta:
@@ -351,10 +328,8 @@ def n_bytes(value: Any) -> int:
         return value.nbytes
     if isinstance(value, str):
         return len(value.encode())
-    if isinstance(value, int | float):
-        return 8
     if isinstance(value, Mapping):
-        return sum(n_bytes(key) + n_bytes(entry) for key, entry in value.items())
+        return n_bytes((*value.keys(), *value.values()))
     if isinstance(value, tuple | frozenset):
         return sum(map(n_bytes, value))
     if is_dataclass(value):
@@ -365,7 +340,7 @@ def n_bytes(value: Any) -> int:
 def bytes_to(clients: Iterable[ClientId], query: Query) -> int:
     """Size of a query that is sent to several clients."""
     clients = tuple(clients)
-    if isinstance(query, SendDelta):
-        shared = n_bytes(replace(query, counted={}))
-        return sum(shared + n_bytes({client: query.counted[client]}) for client in clients)
+    if isinstance(query, SendDelta):  # each client gets its own part of `counted`
+        texts = "".join([*clients, *(query.counted[client] or "" for client in clients)])
+        return len(clients) * n_bytes(replace(query, counted={})) + len(texts.encode())
     return len(clients) * n_bytes(query)

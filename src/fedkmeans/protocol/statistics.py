@@ -111,7 +111,8 @@ class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
         ω c is `factor` times `stack`: ω itself for centroids, one for sums.
     weight : ndarray of shape (A, k)
         ω; where it is zero, `stack` may hold anything.
-    inertia, n_samples : ndarray of shape (A,)
+    numbers : ndarray of shape (A, 2)
+        Inertia and number of samples.
     changes : Changes or None
         Clusters that are the same as in the clients' last replies, if that is known.
     kernel : str
@@ -126,8 +127,7 @@ class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
     places: IntArray
     factor: FloatArray
     weight: FloatArray
-    inertia: FloatArray
-    n_samples: FloatArray
+    numbers: FloatArray
     changes: Changes | None = None
     kernel: str = "numpy"
     n_threads: int = 1
@@ -150,8 +150,7 @@ class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
             np.arange(len(names)),
             np.ones_like(weight),
             weight,
-            np.array([record.inertia for record in records], dtype=np.float64),
-            np.array([record.n_samples for record in records], dtype=np.float64),
+            np.array([(record.inertia, record.n_samples) for record in records], dtype=np.float64),
             kernel="numba" if large else "numpy",
         )
 
@@ -164,18 +163,15 @@ class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
     def __getitem__(self, client: ClientId) -> ClusterStatistics:
         if not self._index:
             self._index.update({name: place for place, name in enumerate(self.names)})
-        place = self._index[client]
-        weight, factor = self.weight[place].copy(), self.factor[place, :, None]
-        sums = np.zeros(self.stack.shape[1:])
         with self.lock:
-            np.multiply(factor, self.stack[self.places[place]], out=sums, where=weight[:, None] > 0)
-        return ClusterStatistics(
-            sums,
-            weight,
-            (weight > 0).astype(np.float64),
-            float(self.inertia[place]),
-            float(self.n_samples[place]),
-        )
+            return self.record(self._index[client])
+
+    def record(self, place: int) -> ClusterStatistics:
+        """Return the statistics of the client at this place; the caller holds the lock."""
+        weight, sums = self.weight[place].copy(), np.zeros(self.stack.shape[1:])
+        factor, values = self.factor[place, :, None], self.stack[self.places[place]]
+        np.multiply(factor, values, out=sums, where=weight[:, None] > 0)
+        return ClusterStatistics(sums, weight, (weight > 0).astype(np.float64), *self.numbers[place].tolist())
 
     def new(self, places: IntArray | slice, stamps: IntArray) -> tuple[NewStatistics, int]:
         """Statistics of some clients for a total that has their replies with these stamps, and the new stamp.
@@ -222,9 +218,18 @@ class RunningTotal:
 
     def plus(self, statistics: ClusterStatistics) -> RunningTotal:
         """Add statistics; `plus(-statistics)` subtracts them again."""
-        parts = zip(self.high.parts(), self.low.parts(), statistics.parts(), strict=True)
-        pairs = [plus(high, low, part) for high, low, part in parts]
-        highs, lows = zip(*pairs, strict=True)
+        # In most rounds few clusters change.
+        changed = statistics.weighted_sum.any(axis=1) | (statistics.weight != 0) | (statistics.holders != 0)
+        rows: Any = slice(None) if changed.all() else np.flatnonzero(changed)
+        highs, lows = [], []
+        for high, low, part in zip(self.high.parts(), self.low.parts(), statistics.parts(), strict=True):
+            if isinstance(part, np.ndarray):
+                sums, rests = high.copy(), low.copy()
+                sums[rows], rests[rows] = plus(high[rows], low[rows], part[rows])
+            else:
+                sums, rests = plus(high, low, part)
+            highs.append(sums)
+            lows.append(rests)
         return RunningTotal(ClusterStatistics(*highs), ClusterStatistics(*lows))
 
     def __add__(self, other: RunningTotal) -> RunningTotal:

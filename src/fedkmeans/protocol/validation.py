@@ -7,15 +7,13 @@ truth about its rows.
 
 from __future__ import annotations
 
-import typing
-from dataclasses import fields
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 
 from fedkmeans.errors import WireError
-from fedkmeans.protocol.constraints import Array, Constraint
+from fedkmeans.protocol.constraints import Array
 from fedkmeans.protocol.declaration import Query, reply_type
-from fedkmeans.protocol.field_types import Message
+from fedkmeans.protocol.field_types import Message, fields_of
 from fedkmeans.protocol.messages import Bundle
 
 
@@ -32,20 +30,9 @@ def check_query(query: Query, n_features: int) -> None:
 
 
 def check_reply(query: Query, reply: Any, n_features: int | None) -> None:
-    """Refuse a reply that no honest site would have sent.
+    """Raise `WireError`, in one line, for a reply that no honest site would have sent.
 
-    Parameters
-    ----------
-    query : Query
-    reply : object
-        As `codec.decode` returns it.
-    n_features : int or None
-        Number of columns of the sites, if it is known already.
-
-    Raises
-    ------
-    WireError
-        With one line that says what is wrong. The caller knows whose reply it is.
+    `reply` is what `codec.decode` returned. `n_features` is None while the number of columns is not known.
     """
     kind: type[Any] = reply_type(type(query))
     if type(reply) is not kind:
@@ -53,49 +40,34 @@ def check_reply(query: Query, reply: Any, n_features: int | None) -> None:
             f"{type(query).__name__} is answered with {kind.__name__}, the reply is {type(reply).__name__}."
         )
     if isinstance(query, Bundle):
-        replies = reply.replies
-        if len(replies) != len(query.queries):
-            raise WireError(f"{len(replies)} replies to a bundle of {len(query.queries)} queries.")
-        for part, answer in zip(query.queries, replies, strict=True):
+        if len(reply.replies) != len(query.queries):
+            raise WireError(f"{len(reply.replies)} replies to a bundle of {len(query.queries)} queries.")
+        for part, answer in zip(query.queries, reply.replies, strict=True):
             check_reply(part, answer, n_features)
         return
     sizes = {} if n_features is None else {"m": n_features}
-    _note_sizes(query, sizes)
+    # The server made the query itself: only the sizes of its arrays matter.
+    for _, value, constraint in _constraints(query):
+        if isinstance(constraint, Array):
+            sizes.update(zip(constraint.shape, value.shape, strict=True))
     _check_fields(reply, sizes)
     reply.check_for(query)
 
 
-@cache
-def _declared(kind: Any) -> dict[str, tuple[Any, tuple[Constraint, ...]]]:
-    """Return the type and the constraints of each field."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    found = {}
-    for field in fields(kind):
-        hint = hints[field.name]
-        constraints = getattr(hint, "__metadata__", ())
-        found[field.name] = (hint.__origin__ if constraints else hint, constraints)
-    return found
+def _check_fields(message: Message, sizes: dict[str, int]) -> None:
+    for name, value, constraint in _constraints(message):
+        constraint.check(name, value, sizes)
 
 
-def _check_fields(message: Any, sizes: dict[str, int]) -> None:
+def _constraints(message: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, value and constraint of each field, also of messages within the message."""
     kind: Any = type(message)
-    for name, (hint, constraints) in _declared(kind).items():
+    for name, field in fields_of(kind).items():
         value = getattr(message, name)
-        for constraint in constraints:
-            constraint.check(name, value, sizes)
-        if isinstance(hint, type) and issubclass(hint, Message):
-            if type(value) is not hint:
-                raise WireError(f"{name} is no {hint.__name__}.")
-            _check_fields(value, sizes)
-
-
-def _note_sizes(query: Any, sizes: dict[str, int]) -> None:
-    """Add the sizes of the query's arrays, which the server made itself."""
-    kind: Any = type(query)
-    for name, (_, constraints) in _declared(kind).items():
-        value = getattr(query, name)
-        if isinstance(value, Message):
-            _note_sizes(value, sizes)
-        for constraint in constraints:
-            if isinstance(constraint, Array):
-                sizes.update(zip(constraint.shape, value.shape, strict=True))
+        for constraint in field.constraints:
+            yield name, value, constraint
+        if field.kind is Message:
+            (wanted,) = field.records
+            if type(value) is not wanted:
+                raise WireError(f"{name} is no {wanted.__name__}.")
+            yield from _constraints(value)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedkmeans._utils.seeding import derive_seed
@@ -26,28 +29,22 @@ from fedkmeans.registry import find_algorithm, make
 from fedkmeans.study import plots
 from fedkmeans.study.grid import Task, tasks_of
 from fedkmeans.study.measure import measure
-from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.paper_values import NO_VALUE, PAPER_VALUES
 from fedkmeans.study.parse import load_plan
 from fedkmeans.study.plan import Plan
-from fedkmeans.study.results import cells_of, load_results, runs_of
+from fedkmeans.study.results import TITLES, load_results, runs_by_cell
 from fedkmeans.study.rows import clients_of, load_rows
 from fedkmeans.study.run import Progress, run_study
 from fedkmeans.study.store import Store
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 _PLAN = Path(__file__).with_name("demo.toml")
-DISTRIBUTIONS = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
 # Non-IID with few clients per round, as in a real federation. Not in the paper.
 FEW, N_ASKED = "non-iid-few", 10
-SETTINGS = DISTRIBUTIONS | {FEW: f"{N_ASKED} a round"}
+SETTINGS = TITLES | {FEW: f"{N_ASKED} per round"}
 # Number of runs: many for algorithms that are fast and depend on chance, one for those that take seconds
-# and hardly differ between runs.
+# and hardly differ between runs, which are started first, so that no core is idle at the end.
 RUNS = {"k-means": 10, "last-word": 3, "ewf": 1, "dwf": 1, "kfed": 10, "fkm": 3}
 RUNS_OF_FEW = 3
-# Slow algorithms first, so that no core is idle at the end.
-_ORDER = ("ewf", "dwf", "fkm", "last-word", "kfed", "k-means")
 # Paths start from points around the middle: from the start of k-FED, which is good already, centroids
 # hardly move. EWF and DWF take steps six times as long as in the paper (where 0.01 with the momentum
 # amounts to 0.05), so that 200 rounds are enough.
@@ -103,24 +100,16 @@ def run_demo(
         Called after each run.
     max_rounds : int or None
         Stop all runs after so many rounds; None for the limits of the plan.
-
-    Returns
-    -------
-    DemoResult
     """
     plan = load_plan(_PLAN)
-    algorithms = [replace(one, parameters=_limited(one, max_rounds)) for one in plan.algorithms]
+    algorithms = []
+    for one in plan.algorithms:
+        own = make(one.algorithm, **one.parameters).get_params().get("max_rounds")
+        limit = {} if own is None or max_rounds is None else {"max_rounds": min(own, max_rounds)}
+        algorithms.append(replace(one, parameters={**one.parameters, **limit}))
     plan = replace(plan, seed=seed, algorithms=tuple(algorithms))
     with _folder(out_dir) as out, tempfile.TemporaryDirectory() as folder:
         return _compare(out, plan, Store(folder), n_jobs, report)
-
-
-def _limited(algorithm: Any, max_rounds: int | None) -> dict[str, Any]:
-    """Return the parameters of an algorithm of the plan, with no more than `max_rounds`."""
-    own = make(algorithm.algorithm, **algorithm.parameters).get_params().get("max_rounds")
-    if own is None or max_rounds is None:
-        return dict(algorithm.parameters)
-    return {**algorithm.parameters, "max_rounds": min(own, max_rounds)}
 
 
 @contextmanager
@@ -149,28 +138,26 @@ def _folder(out_dir: str | os.PathLike[str]) -> Iterator[Path]:
 def _compare(
     out: Path, plan: Plan, store: Store, n_jobs: int, report: Callable[[Progress], None]
 ) -> DemoResult:
-    data = plan.data[0]
+    (data,) = plan.data
     rows = load_rows(data, plan.folder)
     assert rows.y is not None
     tasks = [task for task in tasks_of(plan) if task.run < _runs(task)]
-    tasks.sort(key=lambda task: _ORDER.index(task.algorithm))
+    tasks.sort(key=lambda task: RUNS[task.algorithm])
     for name in ("last-word", "dwf", "fkm"):  # compile now: else each process would do so in its first run
         two_rounds = replace(plan.find_algorithm(name), parameters={"max_rounds": 2})
         measure(replace(plan, algorithms=(two_rounds,)), Task("synthetic", "iid", name, plan.n_clients, 0))
     run_study(plan, tasks, store, n_jobs=n_jobs, report=report)
     frame = load_results(plan, store)
     clients = {
-        one.name: clients_of(plan, data, rows, one, 0, store.folder / "clients") for one in data.distributions
+        TITLES[one.name]: clients_of(plan, data, rows, one, 0, store.folder / "clients")
+        for one in data.distributions
     }
-    paths = _paths(plan, rows.X, clients["non-iid"])
     # Classical k-means depends on its start: the best of ten.
     reference = make("k-means", n_clusters=data.k, n_init=10, random_state=0).fit(rows.X).cluster_centers_
     figures = {
         "data.png": plots.plot_data(rows.X, rows.y, names=_NAMES, title="The paper's synthetic data"),
-        "clients.png": plots.plot_clients(
-            rows.X, {DISTRIBUTIONS[name]: own for name, own in clients.items()}
-        ),
-        "paths.png": plots.plot_paths(rows.X, paths, reference=reference),
+        "clients.png": plots.plot_clients(rows.X, clients),
+        "paths.png": plots.plot_paths(rows.X, _paths(plan, rows.X, clients["non-IID"]), reference=reference),
         "movement.png": plots.plot_movement(_movements(frame), tol=1e-8),
     }
     files = [plots.save_figure(figure, out / name) for name, figure in figures.items()]
@@ -189,27 +176,24 @@ def _runs(task: Task) -> int:
 def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for setting in SETTINGS:
-        few = setting == FEW
-        for place, algorithm in cells_of(plan):
-            runs = runs_of(frame, place, algorithm)
-            runs = runs[
-                runs["clients_per_round"].fillna(plan.n_clients) == (N_ASKED if few else plan.n_clients)
-            ]
-            if place.distribution.name != ("non-iid" if few else setting) or not len(runs):
+        distribution, asked = ("non-iid", N_ASKED) if setting == FEW else (setting, plan.n_clients)
+        for (_, where, algorithm), runs in runs_by_cell(plan, frame):
+            runs = runs[runs["clients_per_round"].fillna(plan.n_clients) == asked]
+            if where != distribution or not len(runs):
                 continue
             scores = runs["score"].to_numpy()
-            paper = PAPER_TABLES["synthetic"].get((setting, algorithm.name))
+            paper = PAPER_VALUES.get(("synthetic", setting, algorithm, "score"), NO_VALUE)
             rows.append(
                 {
                     "distribution": setting,
-                    "algorithm": algorithm.name,
+                    "algorithm": algorithm,
                     "runs": len(runs),
                     "score": scores.mean(),
                     "score_std": scores.std(),
                     "best_score": scores.min(),
                     **{name: runs[name].mean() for name in ("accuracy", "v_measure", "rounds", "seconds")},
-                    "paper_score": np.nan if paper is None else paper.score.mean,
-                    "paper_std": np.nan if paper is None else paper.score.std,
+                    "paper_score": paper[0],
+                    "paper_std": paper[2],
                 }
             )
     return pd.DataFrame(rows)
@@ -217,44 +201,40 @@ def _table(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _movements(frame: pd.DataFrame) -> dict[str, dict[str, FloatArray]]:
     """Return the movements of the last run with all clients; NaN in rounds that were not recorded."""
-    names = [find_algorithm(name).title for name in _DRAWN]
-    movements = {title: dict.fromkeys(names, np.empty(0)) for title in DISTRIBUTIONS.values()}
-    for run in frame[frame["clients_per_round"] > N_ASKED].to_dict("records"):
-        if run["algorithm"] in _DRAWN:
-            moved = np.full(run["rounds"], np.nan)
-            moved[[int(number) - 1 for number in run["movement"]]] = list(run["movement"].values())
-            movements[DISTRIBUTIONS[run["distribution"]]][find_algorithm(run["algorithm"]).title] = moved
+    movements: dict[str, dict[str, FloatArray]] = {title: {} for title in TITLES.values()}
+    frame = frame[frame["clients_per_round"] > N_ASKED].set_index(["distribution", "algorithm"])
+    for (name, title), algorithm in itertools.product(TITLES.items(), _DRAWN):
+        run = frame.loc[[(name, algorithm)]].iloc[-1]
+        moved = np.full(run["rounds"], np.nan)
+        moved[[int(number) - 1 for number in run["movement"]]] = list(run["movement"].values())
+        movements[title][find_algorithm(algorithm).title] = moved
     return movements
 
 
 def _paths(plan: Plan, X: DataArray, clients: IntArray) -> dict[str, FloatArray]:
     """Return the centroids before the first round and after each, shape (rounds + 1, k, 2), of some runs."""
-    k = plan.data[0].k
+    k, seed = plan.data[0].k, derive_seed(plan.seed, "run", 0)
     angles = 2 * np.pi * (np.arange(k) / k - 0.25)
     start = X.mean(axis=0) + _RADIUS * np.column_stack([np.cos(angles), np.sin(angles)])
     paths = {}
     for name, steps in _DRAWN.items():
-        limit = plan.find_algorithm(name).parameters.get("max_rounds", _ROUNDS_DRAWN)
-        parameters = steps | {"init": start, "max_rounds": min(limit, _ROUNDS_DRAWN)}
-        seed = derive_seed(plan.seed, "run", 0)
-        model = make(name, n_clusters=k, random_state=seed, **parameters)
+        limit = min(_ROUNDS_DRAWN, plan.find_algorithm(name).parameters.get("max_rounds", _ROUNDS_DRAWN))
+        model = make(name, n_clusters=k, random_state=seed, init=start, max_rounds=limit, **steps)
         states: list[State] = []
         with threadpool_limits(1):  # which fixes the order of sums
             model.fit_federation(
                 InProcess.from_arrays(X, clients), lambda state, _, to=states: to.append(state)
             )
         score = score_per_sample(X, model.cluster_centers_)
-        title = f"{DISTRIBUTIONS['non-iid']}, {find_algorithm(name).title}"
-        path = np.array([states[0].previous, *(state.centroids for state in states)])
-        paths[f"{title}\n{model.n_iter_} rounds, score {score:.4f}"] = path
+        title = f"{TITLES['non-iid']}, {find_algorithm(name).title}"
+        paths[f"{title}\n{model.n_iter_} rounds, score {score:.4f}"] = np.array(
+            [states[0].previous, *(state.centroids for state in states)]
+        )
     return paths
 
 
 def render_table(result: DemoResult) -> Table:
     """Return the table for a terminal of 80 columns."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     runs = ", ".join(f"{_short(name)} {result.row('iid', name).runs}" for name in RUNS)
     few = f"{SETTINGS[FEW]}: non-IID, {N_ASKED} clients asked in each round; {RUNS_OF_FEW} runs each"
     about = "score: mean squared distance to the nearest centroid; s: seconds per run"
@@ -263,24 +243,21 @@ def render_table(result: DemoResult) -> Table:
         caption=f"{about}\nruns: {runs}\n{few}",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        pad_edge=False,
         show_edge=False,
     )
-    for name in ("clients", "algorithm"):
-        table.add_column(name, no_wrap=True)
-    for name in ("score", "paper's score", "accuracy", "v-meas.", "rounds", "s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("clients", "algorithm", "score", "paper's score", "accuracy", "v-meas.", "rounds", "s"):
+        table.add_column(name, justify="left" if name in ("clients", "algorithm") else "right", no_wrap=True)
     for row in result.rows.to_dict("records"):
-        paper = "—"
-        if not np.isnan(row["paper_score"]):
-            paper = f"{row['paper_score']:.4f} ± {row['paper_std']:.4f}"
+        paper = f"{row['paper_score']:.4f} ± {row['paper_std']:.4f}"
         table.add_row(
             SETTINGS[row["distribution"]],
             _short(row["algorithm"]),
             f"{row['score']:.4f}",
-            paper,
+            "—" if np.isnan(row["paper_score"]) else paper,
             *(f"{row[name]:.4f}" for name in ("accuracy", "v_measure")),
             f"{row['rounds']:.0f}",
-            f"{row['seconds']:.1f}",
+            f"{row['seconds']:.{1 if row['seconds'] < 9.95 else 0}f}",  # there is room for three letters
             end_section=row["algorithm"] == list(RUNS)[-1],
         )
     return table

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.errors import StudyError
-from fedkmeans.study.plan import DataPlan, Distribution, Plan, rule_text
-
-KEYS = ("data", "distribution", "algorithm")
+from fedkmeans.study.plan import Plan, rule_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,9 @@ class Task:
     run: int
 
     def __str__(self) -> str:
-        words = [self.data, self.distribution, self.algorithm]
-        if self.clients_per_round is not None:
-            words.append(f"{self.clients_per_round} clients per round")
-        return ", ".join(word for word in words if word is not None) + f", run {self.run}"
+        asked = f"{self.clients_per_round} clients per round" if self.clients_per_round else None
+        words = [self.data, self.distribution, self.algorithm, asked, f"run {self.run}"]
+        return ", ".join(word for word in words if word is not None)
 
 
 def tasks_of(plan: Plan) -> list[Task]:
@@ -65,10 +62,7 @@ def tasks_of(plan: Plan) -> list[Task]:
 
 
 def wanted(
-    plan: Plan,
-    only: Sequence[str] = (),
-    runs: int | None = None,
-    clients: Sequence[int] = (),
+    plan: Plan, only: Sequence[str] = (), runs: int | None = None, clients: Sequence[int] = ()
 ) -> list[Task]:
     """Return the runs of the plan that are asked for.
 
@@ -83,46 +77,31 @@ def wanted(
     clients : sequence of int
         Only these numbers of clients per round.
     """
-    chosen = _choices(plan, only)
-    if runs is not None:
-        plan = replace(plan, runs=check_integer("runs", runs))
-    for n in clients:
-        if n not in plan.clients_per_round:
-            raise StudyError(
-                f"{n} clients per round are not in the plan; it has {_listed(plan.clients_per_round)}"
-            )
-    return [
-        task
-        for task in tasks_of(plan)
-        if (not clients or task.clients_per_round is None or task.clients_per_round in clients)
-        and all(getattr(task, key) in (None, *names) for key, names in chosen.items())
-    ]
-
-
-def _choices(plan: Plan, only: Iterable[str]) -> dict[str, set[str]]:
-    known = {
-        "data": [data.name for data in plan.data],
-        "distribution": [one.name for data in plan.data for one in data.distributions],
-        "algorithm": [algorithm.name for algorithm in plan.algorithms],
-    }
-    chosen: dict[str, set[str]] = {}
+    known = plan.names()
+    chosen: dict[str, set[Any]] = {"clients_per_round": set(clients)} if clients else {}
     for text in only:
         key, equals, names = text.partition("=")
         if not equals or key not in known:
-            raise StudyError(f"only {text!r}: say one of {_listed(KEYS)}, as algorithm=dwf,ewf")
+            raise StudyError(f"only {text!r}: say one of {', '.join(known)}, as algorithm=dwf,ewf")
         # A name may contain commas.
         parts = [names] if names in known[key] else names.split(",")
         for name in parts:
             if name not in known[key]:
                 raise StudyError(
-                    f"only {text!r}: the plan has no {key} {name!r}; it has {_listed(known[key])}"
+                    f"only {text!r}: the plan has no {key} {name!r}; it has {', '.join(known[key])}"
                 )
         chosen.setdefault(key, set()).update(parts)
-    return chosen
-
-
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(dict.fromkeys(str(name) for name in names))
+    if runs is not None:
+        plan = replace(plan, runs=check_integer("runs", runs))
+    for n in clients:
+        if n not in plan.clients_per_round:
+            numbers = ", ".join(map(str, plan.clients_per_round))
+            raise StudyError(f"{n} clients per round are not in the plan; it has {numbers}")
+    return [
+        task
+        for task in tasks_of(plan)
+        if all(getattr(task, key) in (None, *names) for key, names in chosen.items())
+    ]
 
 
 def key_of(plan: Plan, task: Task) -> str:
@@ -131,7 +110,23 @@ def key_of(plan: Plan, task: Task) -> str:
     It does not depend on titles, the number of runs and other entries of the plan, so that a study can
     be extended without repeating any run.
     """
-    text = json.dumps(_identity(plan, task), sort_keys=True, default=str)
+    data, algorithm = plan.find_data(task.data), plan.find_algorithm(task.algorithm)
+    names = ("name", "title", "distributions", "paper")
+    identity: dict[str, Any] = {
+        "run": task.run,
+        "seed": plan.seed,
+        "data": {key: value for key, value in asdict(data).items() if key not in names},
+        "algorithm": algorithm.algorithm,
+        "parameters": dict(algorithm.parameters),
+        "rule": rule_text(algorithm.parameters, plan.folder),
+    }
+    if not algorithm.is_pooled:
+        how = data.find_distribution(task.distribution)
+        identity["distribution"] = None if how.rule is None else [how.rule, how.options]
+        identity["n_clients"] = None if how.rule is None else plan.n_clients
+        identity["clients_per_round"] = task.clients_per_round
+        identity["min_cluster_size"] = plan.min_cluster_size
+    text = json.dumps(identity, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -144,35 +139,3 @@ def find_kept(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> dict[Task, s
     most = max([plan.runs, *(facts["run"] + 1 for facts in kept.values())])
     keys = {task: key_of(plan, task) for task in tasks_of(replace(plan, runs=most))}
     return {task: key for task, key in keys.items() if key in kept}
-
-
-def _identity(plan: Plan, task: Task) -> Mapping[str, Any]:
-    data, algorithm = plan.find_data(task.data), plan.find_algorithm(task.algorithm)
-    identity: dict[str, Any] = {
-        "run": task.run,
-        "seed": plan.seed,
-        "data": _without_names(data),
-        "algorithm": algorithm.algorithm,
-        "parameters": dict(algorithm.parameters),
-        "rule": rule_text(algorithm.parameters, plan.folder),
-    }
-    if not algorithm.is_pooled:
-        how = distribution_of(data, task)
-        identity["distribution"] = None if how.rule is None else [how.rule, how.options]
-        identity["n_clients"] = None if how.rule is None else plan.n_clients
-        identity["clients_per_round"] = task.clients_per_round
-        identity["min_cluster_size"] = plan.min_cluster_size
-    return identity
-
-
-def _without_names(data: DataPlan) -> Mapping[str, Any]:
-    return {
-        key: value
-        for key, value in asdict(data).items()
-        if key not in ("name", "title", "distributions", "paper")
-    }
-
-
-def distribution_of(data: DataPlan, task: Task) -> Distribution:
-    """Return the distribution of the run's data."""
-    return next(one for one in data.distributions if one.name == task.distribution)

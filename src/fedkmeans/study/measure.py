@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import platform
 import warnings
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedkmeans._utils.seeding import derive_seed
-from fedkmeans._utils.typing import FloatArray, IntArray
+from fedkmeans._utils.typing import FloatArray
 from fedkmeans.algorithms.state import RoundInfo, State
 from fedkmeans.client.in_process import InProcess
 from fedkmeans.client.site import SitePolicy
@@ -23,31 +24,14 @@ from fedkmeans.errors import FedKMeansError, StudyError
 from fedkmeans.kernels.preparation import Stopwatch
 from fedkmeans.metrics import external_metrics, score_per_sample
 from fedkmeans.registry import make
-from fedkmeans.study.grid import Task, distribution_of, key_of
+from fedkmeans.study.grid import Task, key_of
 from fedkmeans.study.plan import Plan, check_rule
-from fedkmeans.study.rows import StudyRows, clients_of, load_rows
+from fedkmeans.study.rows import clients_of, load_rows
 from fedkmeans.study.store import Record
 
-# Runs that record their centroids.
-N_CENTROIDS = 1
 # Ratio of the rounds of successive points of a curve.
 _APART = 1.25
 _PACKAGES = ("fedkmeans", "numpy", "scipy", "scikit-learn", "numba")
-
-
-class Curves:
-    """Observes a run, each of its restarts separately."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, Curve] = {}
-
-    def __call__(self, state: State, info: RoundInfo) -> None:
-        """Record a round."""
-        self._of.setdefault(info.restart, Curve())(state, info)
-
-    def best(self, model: Any) -> Curve:
-        """Return the curve of the best restart; empty if there are no rounds."""
-        return self._of.get(getattr(model, "best_restart_", 0), Curve())
 
 
 class Curve:
@@ -62,10 +46,10 @@ class Curve:
         """Record a round."""
         if not self.points:
             self.points[0] = state.previous
-        if 0 < self._last < self._next:  # the latest round is replaced until one is due
-            self.points.pop(self._last, None)
+        elif self._last < self._next:  # the latest round is replaced until one is due
+            self.points.pop(self._last)
             self.movements.pop(self._last, None)
-        elif self._last:
+        else:
             self._next = max(self._last + 1, self._last * _APART)
         self._last = info.round
         self.points[info.round] = state.centroids
@@ -111,19 +95,20 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
     if task.clients_per_round is not None:
         parameters["clients_per_round"] = task.clients_per_round
     model = make(algorithm.algorithm, n_clusters=data.k, random_state=seed, **parameters)
-    clients, watch = None, Curves()
+    curves: defaultdict[int, Curve] = defaultdict(Curve)  # of each restart
     if not algorithm.is_pooled:
-        clients = clients_of(plan, data, rows, distribution_of(data, task), task.run, cache)
+        clients = clients_of(plan, data, rows, data.find_distribution(task.distribution), task.run, cache)
     stopwatch = Stopwatch()
-    _fit(model, rows, clients, plan.min_cluster_size, watch)
+    if algorithm.is_pooled:
+        model.fit(rows.X)
+    else:
+        policy = SitePolicy(min_cluster_size=plan.min_cluster_size)
+        federation = InProcess.from_arrays(rows.X, clients, policy=policy)
+        model.fit_federation(federation, lambda state, info: curves[info.restart](state, info))
     seconds = stopwatch.seconds()
-    curve = watch.best(model)
+    curve = curves[getattr(model, "best_restart_", 0)]
     facts: dict[str, Any] = {
-        "data": task.data,
-        "distribution": task.distribution,
-        "algorithm": task.algorithm,
-        "clients_per_round": task.clients_per_round,
-        "run": task.run,
+        **asdict(task),
         "seed": seed,
         "parameters": {name: str(value) for name, value in algorithm.parameters.items()},
         "score": score_per_sample(rows.X, model.cluster_centers_),
@@ -139,16 +124,7 @@ def _measure(plan: Plan, task: Task, cache: Path | None) -> Record:
     if task.run < plan.curves and curve.points:
         facts["curve"] = {str(r): score_per_sample(rows.X, c) for r, c in curve.points.items()}
         facts["movement"] = {str(r): moved for r, moved in curve.movements.items()}
-    kept = model.cluster_centers_ if task.run < N_CENTROIDS else None
-    return Record(key, facts, kept)
-
-
-def _fit(model: Any, rows: StudyRows, clients: IntArray | None, min_cluster_size: int, watch: Curves) -> None:
-    if clients is None:
-        model.fit(rows.X)
-        return
-    policy = SitePolicy(min_cluster_size=min_cluster_size)
-    model.fit_federation(InProcess.from_arrays(rows.X, clients, policy=policy), watch)
+    return Record(key, facts, model.cluster_centers_ if task.run == 0 else None)
 
 
 @cache

@@ -6,9 +6,6 @@ accuracy and v-measure: 100 clients that all take part, 100 runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
-
 # Runs behind the means. The captions say 100 for all, but accuracy and v-measure must be those of the 50
 # runs with the lowest score, as in the figures of the paper: over all runs, k-means on the synthetic data
 # could not have a standard deviation of 0.0066 in the score and of 0.0004 in the accuracy.
@@ -16,26 +13,6 @@ PAPER_RUNS = {"score": 100, "accuracy": 50, "v_measure": 50}
 # The paper prints four decimals, so a value may be off by half of the last one.
 PAPER_ROUNDING = 0.5e-4
 
-
-@dataclass(frozen=True, slots=True)
-class PaperValue:
-    """Mean, best (least score, largest of the others) and standard deviation over the runs of the paper."""
-
-    mean: float
-    best: float
-    std: float
-
-
-@dataclass(frozen=True, slots=True)
-class PaperRow:
-    """What the paper reports for one algorithm in one distribution."""
-
-    score: PaperValue
-    accuracy: PaperValue
-    v_measure: PaperValue
-
-
-PaperTable: TypeAlias = dict[tuple[str, str], PaperRow]
 
 # Distribution and algorithm, then mean, best and standard deviation of score, accuracy and v-measure.
 _TEXTS = {
@@ -84,14 +61,13 @@ non-iid   kfed      8.1102   8.0470   0.0288  0.4143  0.4389  0.0110  0.4317  0.
 }
 
 
-def _parse(text: str) -> PaperTable:
-    table = {}
-    for line in text.strip().splitlines():
-        distribution, algorithm, *numbers = line.split()
-        values = [float(number) for number in numbers]
-        table[distribution, algorithm] = PaperRow(*(PaperValue(*values[i : i + 3]) for i in (0, 3, 6)))
-    return table
-
-
-# By data set; keys are the distribution and the algorithm's name in the registry. FKM is not in the paper.
-PAPER_TABLES: dict[str, PaperTable] = {name: _parse(text) for name, text in _TEXTS.items()}
+PAPER_DATA = tuple(_TEXTS)
+# Mean, best (least score, largest of the others) and standard deviation over the runs of the paper, by data
+# set, distribution, name of the algorithm in the registry, and metric. FKM is not in the paper.
+PAPER_VALUES: dict[tuple[str, ...], tuple[float, ...]] = {
+    (data, *line.split()[:2], metric): tuple(map(float, line.split()[first : first + 3]))
+    for data, text in _TEXTS.items()
+    for line in text.strip().splitlines()
+    for metric, first in (("score", 2), ("accuracy", 5), ("v_measure", 8))
+}
+NO_VALUE = (float("nan"),) * 3

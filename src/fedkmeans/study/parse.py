@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,21 +15,17 @@ from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans.data import DATASETS, MISSING_RULES, PARTITIONERS, partition
 from fedkmeans.errors import FedKMeansError, StudyError
 from fedkmeans.registry import find_algorithm, make
-from fedkmeans.study.paper_values import PAPER_TABLES
+from fedkmeans.study.paper_values import PAPER_DATA
 from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan, check_rule
 
-# Name of the distribution of data with clients of its own.
-OWN = "own"
 _PLAN_KEYS = (
     "name", "title", "seed", "runs", "n_clients", "clients_per_round", "min_cluster_size", "reference",
     "within", "curves", "data", "algorithm",
 )  # fmt: skip
-# Keywords of `read_clients` that a plan may give for files.
-_READING = ("label", "columns", "drop", "client", "missing", "header")
 # Parameters that the study sets itself.
 _SET_BY_STUDY = ("n_clusters", "clients_per_round", "random_state", "n_jobs", "score_every")
 
-_Entry = TypeVar("_Entry")
+_Entry = TypeVar("_Entry", DataPlan, AlgorithmPlan)
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -68,17 +65,16 @@ def parse_plan(table: Mapping[str, Any], name: str, folder: Path) -> Plan:
         raise StudyError(f"name {name!r} cannot be that of the folder of its records; leave out slashes")
     data = _each(table, "data", _data)
     algorithms = _each(table, "algorithm", lambda entry: _algorithm(entry, folder))
-    _check_unique("[[data]]", [entry.name for entry in data])
     names = [entry.name for entry in algorithms]
-    _check_unique("[[algorithm]]", names)
-    plan = Plan(
+    n_clients = check_integer("n_clients", table.get("n_clients", 100))
+    return Plan(
         name=name,
         title=_text("title", table.get("title", name)),
         folder=folder,
         seed=check_integer("seed", table.get("seed", 0), least=0),
         runs=check_integer("runs", table.get("runs", 10)),
-        n_clients=check_integer("n_clients", table.get("n_clients", 100)),
-        clients_per_round=_participation(table),
+        n_clients=n_clients,
+        clients_per_round=_participation(table.get("clients_per_round", n_clients), n_clients, data),
         min_cluster_size=check_integer("min_cluster_size", table.get("min_cluster_size", 2)),
         data=data,
         algorithms=algorithms,
@@ -86,29 +82,22 @@ def parse_plan(table: Mapping[str, Any], name: str, folder: Path) -> Plan:
         within=check_real("within", table.get("within", 0.5), low=0, high=math.inf),
         curves=check_integer("curves", table.get("curves", 5), least=0),
     )
-    _check_participation(plan)
-    return plan
 
 
-def _participation(table: Mapping[str, Any]) -> tuple[int, ...]:
-    given = table.get("clients_per_round", table.get("n_clients", 100))
-    numbers = given if isinstance(given, list) else [given]
-    if not numbers:
+def _participation(given: Any, n_clients: int, data: Sequence[DataPlan]) -> tuple[int, ...]:
+    """Return the numbers of clients per round; those for data with clients of its own are checked later."""
+    if given == []:
         raise StudyError("clients_per_round is empty; give at least one number")
+    numbers = given if isinstance(given, list) else [given]
     found = tuple(check_integer("clients_per_round", number) for number in numbers)
     _check_unique("clients_per_round", [str(number) for number in found])
-    return found
-
-
-def _check_participation(plan: Plan) -> None:
-    """Raise if there are more clients per round than clients; data with its own is checked later."""
-    most = max(plan.clients_per_round)
-    for data in plan.data:
-        if most > plan.n_clients and any(one.rule is not None for one in data.distributions):
+    for one in data:
+        if max(found) > n_clients and any(how.rule is not None for how in one.distributions):
             raise StudyError(
-                f"clients_per_round asks for {most} clients, but {data.name} is dealt out to n_clients = "
-                f"{plan.n_clients}; lower the one or raise the other"
+                f"clients_per_round asks for {max(found)} clients, but {one.name} is dealt out to n_clients "
+                f"= {n_clients}; lower the one or raise the other"
             )
+    return found
 
 
 def _data(entry: Mapping[str, Any]) -> DataPlan:
@@ -127,8 +116,8 @@ def _data(entry: Mapping[str, Any]) -> DataPlan:
         distributions=_distributions(entry),
         load=load,
         files=files,
-        reading=_reading(entry),
-        paper=check_choice("paper", entry["paper"], PAPER_TABLES) if "paper" in entry else None,
+        reading=tuple((key, check(key, entry[key])) for key, check in _READING.items() if key in entry),
+        paper=check_choice("paper", entry["paper"], PAPER_DATA) if "paper" in entry else None,
     )
 
 
@@ -152,22 +141,9 @@ def _source(entry: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
     return None, files
 
 
-def _reading(entry: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the keywords for reading files; tuples instead of lists, so that they are hashable."""
-    checks: dict[str, Callable[[Any], Any]] = {
-        "label": lambda value: _text("label", value),
-        "columns": lambda value: _texts("columns", value),
-        "drop": lambda value: _texts("drop", value),
-        "client": lambda value: _text("client", value),
-        "missing": lambda value: check_choice("missing", value, MISSING_RULES),
-        "header": _yes_or_no,
-    }
-    return tuple((key, checks[key](entry[key])) for key in _READING if key in entry)
-
-
 def _distributions(entry: Mapping[str, Any]) -> tuple[Distribution, ...]:
     if "distributions" not in entry:
-        return (Distribution(_text("distribution", entry.get("distribution", OWN))),)
+        return (Distribution(_text("distribution", entry.get("distribution", "own"))),)
     if "distribution" in entry:
         raise StudyError(
             "there are both distribution, which names the clients that the data comes with, and "
@@ -232,21 +208,18 @@ def _check_parameters(algorithm: str, parameters: dict[str, Any]) -> None:
 def _each(
     table: Mapping[str, Any], key: str, read: Callable[[Mapping[str, Any]], _Entry]
 ) -> tuple[_Entry, ...]:
-    """Read all entries of a kind; errors give the number of the entry."""
+    """Read all entries of a kind, with different names; errors give the number of the entry."""
+    entries = table.get(key)
+    if not isinstance(entries, list) or not entries or not all(isinstance(e, Mapping) for e in entries):
+        raise StudyError(f"a plan needs at least one [[{key}]]")
     found = []
-    for number, entry in enumerate(_entries(table, key), 1):
+    for number, entry in enumerate(entries, 1):
         try:
             found.append(read(entry))
         except FedKMeansError as error:
             raise StudyError(f"[[{key}]] number {number}: {error}") from error
+    _check_unique(f"[[{key}]]", [entry.name for entry in found])
     return tuple(found)
-
-
-def _entries(table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    entries = table.get(key)
-    if not isinstance(entries, list) or not entries or not all(isinstance(e, Mapping) for e in entries):
-        raise StudyError(f"a plan needs at least one [[{key}]]")
-    return entries
 
 
 def _check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
@@ -273,7 +246,18 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _yes_or_no(value: Any) -> bool:
+def _yes_or_no(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise StudyError(f"header must be true or false, got {value!r}")
+        raise StudyError(f"{key} must be true or false, got {value!r}")
     return value
+
+
+# Keywords of `read_clients` that a plan may give for files; lists become tuples, which are hashable.
+_READING: dict[str, Callable[[str, Any], Any]] = {
+    "label": _text,
+    "columns": _texts,
+    "drop": _texts,
+    "client": _text,
+    "missing": partial(check_choice, choices=MISSING_RULES),
+    "header": _yes_or_no,
+}

@@ -39,7 +39,7 @@ class DataPlan:
     reading : tuple of (str, value)
         Keywords of `fedkmeans.data.read_clients` for the files.
     paper : str or None
-        The data set of the paper to compare with, a key of `PAPER_TABLES`.
+        The data set of the paper to compare with, one of `PAPER_DATA`.
     """
 
     name: str
@@ -50,6 +50,10 @@ class DataPlan:
     files: tuple[str, ...] = ()
     reading: tuple[tuple[str, Any], ...] = ()
     paper: str | None = None
+
+    def find_distribution(self, name: str | None) -> Distribution:
+        """Return the distribution of that name."""
+        return next(one for one in self.distributions if one.name == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,15 @@ class Plan:
     within: float = 0.5
     curves: int = 5
 
+    def names(self) -> dict[str, list[str]]:
+        """Return the names of data sets, distributions and algorithms, each once, in the plan's order."""
+        distributions = [one.name for data in self.data for one in data.distributions]
+        return {
+            "data": [data.name for data in self.data],
+            "distribution": list(dict.fromkeys(distributions)),
+            "algorithm": [algorithm.name for algorithm in self.algorithms],
+        }
+
     def find_data(self, name: str) -> DataPlan:
         """Return the data set of that name."""
         return next(data for data in self.data if data.name == name)
@@ -129,14 +142,13 @@ def check_rule(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     name = weighting.rpartition(":")[2]
     if not path.is_file():
         raise StudyError(f"weighting {weighting!r}: there is no file {str(path)!r}; check its name")
+    where = f"weighting {weighting!r}: {str(path)!r}"
     try:
         found = runpy.run_path(str(path))
     except (Exception, SystemExit) as error:
-        raise StudyError(
-            f"weighting {weighting!r}: {str(path)!r} cannot be run: {error!r}; correct it"
-        ) from error
+        raise StudyError(f"{where} cannot be run: {error!r}; correct it") from error
     if not callable(found.get(name)):
-        raise StudyError(f"weighting {weighting!r}: {str(path)!r} has no function {name!r}; check its name")
+        raise StudyError(f"{where} has no function {name!r}; check its name")
     return {**parameters, "weighting": found[name]}
 
 

@@ -5,9 +5,9 @@ Nothing here uses pyplot, its global state or a display.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,11 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#000000", "#5
 FAINT = "#C9CED6"
 _TINTS = ("#BFD9EA", "#F6DFAE", "#B9E0D3", "#EFD5E2", "#D3D6DB")
 INK = "#222222"
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GRID = "#E6E8EC"
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINES = ("-", "--", "-.", ":")
-_DIAMOND: dict[str, Any] = {"s": 62, "marker": "D", "linewidths": 1.6}
 _CROSS: dict[str, Any] = {"s": 70, "marker": "x", "c": INK, "linewidths": 1.6, "zorder": 6}
+_EDGE: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.9}
 _PANEL = 4.2  # inches
 
 
@@ -45,10 +46,6 @@ def save_figure(fig: Figure, path: str | os.PathLike[str], *, dpi: int = 150) ->
         For instance ``paths.png`` or ``paths.svg``; PNG without a suffix.
     dpi : int, default=150
         Dots per inch, for raster formats.
-
-    Returns
-    -------
-    pathlib.Path
     """
     path = Path(path)
     kind = path.suffix.lstrip(".").lower() or "png"
@@ -74,30 +71,20 @@ def plot_data(
     names : mapping of label to text, optional
         For the legend; a label without a name is called ``label 3``.
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
-    fig, (ax,) = _panels(X, [title])
+    fig, (ax,) = panels(X, [title])
     labels = np.asarray(labels)
     for number, label in enumerate(np.unique(labels)):
         rows = X[labels == label]
         # Larger points for small groups, such as outliers.
         size = 14 if len(rows) < 0.05 * len(X) else 5
         text = (names or {}).get(label, f"label {label}")
-        _dots(ax, rows, s=size, label=f"{text} ({len(rows):,} rows)", **_style(number))
-    _legend(fig, ax, n_columns=2)
+        dots(ax, rows, s=size, label=f"{text} ({len(rows):,} rows)", **_style(number))
+    legend(fig, ax, n_columns=2)
     return fig
 
 
-def plot_clients(
-    X: DataArray,
-    clients: Mapping[str, IntArray],
-    *,
-    n_shown: int = 5,
-    title: str = "The same rows, distributed in different ways",
-) -> Figure:
+def plot_clients(X: DataArray, clients: Mapping[str, IntArray], *, n_shown: int = 5) -> Figure:
     """Draw how rows are distributed among clients, one panel for each distribution.
 
     A few clients are coloured and the others are faint, as a hundred colours cannot be distinguished.
@@ -109,25 +96,18 @@ def plot_clients(
         For each panel, the client of each row.
     n_shown : int, default=5
         Number of clients to colour.
-    title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        With the legend of the first panel.
     """
-    fig, axes = _panels(X, list(clients))
+    fig, axes = panels(X, list(clients))
     for ax, owners in zip(axes, clients.values(), strict=True):
         owners = np.asarray(owners)
         ids = np.unique(owners)
-        _dots(ax, X, s=3, c=FAINT, linewidths=0, label=f"all {len(ids)} clients")
+        dots(ax, X, s=3, c=FAINT, linewidths=0, label=f"all {len(ids)} clients")
         # Spread evenly over the numbers, as partitioners may order clients.
         chosen = ids[np.unique(np.linspace(0, len(ids) - 1, n_shown).round().astype(int))]
         for number, client in enumerate(chosen):
-            rows = X[owners == client]
-            _dots(ax, rows, s=11, label=f"client {client}", **_style(number))
-    _legend(fig, axes[0], n_columns=n_shown + 1)
-    fig.suptitle(title, fontsize=12, color=INK)
+            dots(ax, X[owners == client], s=11, label=f"client {client}", **_style(number))
+    legend(fig, axes[0], n_columns=n_shown + 1)
+    fig.suptitle("The same rows, distributed in different ways", fontsize=12, color=INK)
     return fig
 
 
@@ -149,29 +129,20 @@ def plot_paths(
         Numbers of the rows' clients; the rows of a client share a tint.
     reference : ndarray of shape (k, 2), optional
         Centroids of k-means on the pooled data, drawn as crosses in every panel.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
-    fig, axes = _panels(X, list(paths))
+    fig, axes = panels(X, list(paths))
     tints = [FAINT] * len(X) if clients is None else [_TINTS[client % len(_TINTS)] for client in clients]
     for ax, path in zip(axes, paths.values(), strict=True):
-        _dots(ax, X, s=4, c=tints, linewidths=0)
-        _draw_paths(ax, np.asarray(path))
+        dots(ax, X, s=4, c=tints, linewidths=0)
+        colours = [PALETTE[number % len(PALETTE)] for number in range(path.shape[1])]
+        for colour, line in zip(colours, path.transpose(1, 0, 2), strict=True):
+            ax.plot(line[:, 0], line[:, 1], color=colour, linewidth=2.2, zorder=3, solid_capstyle="round")
+        dots(ax, path[0], s=38, c="white", zorder=4, label="start", **_EDGE)
+        dots(ax, path[-1], s=80, c=colours, zorder=5, label="end", **_EDGE)
         if reference is not None:
-            _dots(ax, reference, label="k-means on the pooled data", **_CROSS)
-    _legend(fig, axes[0])
+            dots(ax, reference, label="k-means on the pooled data", **_CROSS)
+    legend(fig, axes[0])
     return fig
-
-
-def _draw_paths(ax: Axes, path: FloatArray) -> None:
-    style = {"edgecolors": INK, "linewidths": 0.9}
-    colours = [PALETTE[number % len(PALETTE)] for number in range(path.shape[1])]
-    for colour, line in zip(colours, path.transpose(1, 0, 2), strict=True):
-        ax.plot(line[:, 0], line[:, 1], color=colour, linewidth=2.2, zorder=3, solid_capstyle="round")
-    _dots(ax, path[0], s=38, c="white", zorder=4, label="start", **style)
-    _dots(ax, path[-1], s=80, c=colours, zorder=5, label="end", **style)
 
 
 def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: float | None = None) -> Figure:
@@ -184,10 +155,6 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
         colour, runs with the same inner name their line style. Movements of zero and NaN are left out.
     tol : float, optional
         The movement at which a run stops, drawn as a line.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     fig = new_figure((8.4, 4.2))
     ax = fig.add_subplot()
@@ -196,97 +163,22 @@ def plot_movement(histories: Mapping[str, Mapping[str, FloatArray]], *, tol: flo
         for name, history in runs.items():
             movement = np.asarray(history, dtype=np.float64)
             rounds = np.flatnonzero(movement > 0)
-            last = max(len(rounds) - 1, 0)
-            ax.plot(
-                rounds + 1,
-                movement[rounds],
-                label=f"{group}, {name} ({len(movement):,} rounds)",
-                color=PALETTE[number % len(PALETTE)],
-                linestyle=lines.setdefault(name, _LINES[len(lines) % len(_LINES)]),
-                linewidth=1.8,
-                marker="o",  # where it ends
-                markersize=5,
-                markevery=[last] if len(rounds) else [],
-            )
+            colour = PALETTE[number % len(PALETTE)]
+            line = lines.setdefault(name, _LINES[len(lines) % len(_LINES)])
+            label = f"{group}, {name} ({len(movement):,} rounds)"
+            # A marker shows where it ends.
+            end: dict[str, Any] = {"marker": "o", "markersize": 5, "markevery": list(range(len(rounds)))[-1:]}
+            ax.plot(rounds + 1, movement[rounds], line, color=colour, label=label, linewidth=1.8, **end)
     if tol is not None:
         ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (1, 2)), label=f"stop below {tol:g}")
     ax.set(xlabel="round", ylabel="movement ‖ΔC‖ (units of the data)", xscale="log", yscale="log")
     ax.set_xlim(left=1)
     ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.grid(color="#E6E8EC", linewidth=0.8)
+    ax.grid(color=GRID, linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title("How far the centroids move in each round", fontsize=11, color=INK)
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
     return fig
-
-
-@dataclass(frozen=True)
-class Scene:
-    """One global round: what the clients returned, and the result of the server.
-
-    Attributes
-    ----------
-    title : str
-    X : ndarray of shape (n, 2)
-    clients : ndarray of shape (n,)
-    before, after : ndarray of shape (k, 2)
-        Global centroids as sent, and after the round.
-    local : mapping of client to ndarray of shape (k, 2)
-        Local centroids of the clients that took part.
-    weights : mapping of client to ndarray of shape (k,)
-        Their weights in the average.
-    """
-
-    title: str
-    X: DataArray
-    clients: DataArray
-    before: FloatArray
-    after: FloatArray
-    local: Mapping[str, FloatArray]
-    weights: Mapping[str, FloatArray]
-
-
-def plot_scene(*scenes: Scene, n_columns: int = 2) -> Figure:
-    """Draw one round for each scene: rows, local centroids, and how the global centroids moved.
-
-    Parameters
-    ----------
-    *scenes : Scene
-        All with the same clients, as they share a legend.
-    n_columns : int, default=2
-        Panels side by side.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
-    everything = np.vstack([scene.X for scene in scenes]) if scenes else np.empty((0, 2))
-    fig, axes = _panels(everything, [scene.title for scene in scenes], n_columns)
-    for ax, scene in zip(axes, scenes, strict=True):
-        _draw_scene(ax, scene)
-    _legend(fig, axes[0], n_columns=4)
-    return fig
-
-
-def _draw_scene(ax: Axes, scene: Scene) -> None:
-    for number, client in enumerate(np.unique(scene.clients)):
-        rows, colour = scene.X[scene.clients == client], PALETTE[number % len(PALETTE)]
-        if client not in scene.local:
-            _dots(ax, rows, s=16, c="none", edgecolors=FAINT, linewidths=1, label=f"client {client}: absent")
-            continue
-        _dots(ax, rows, s=12, c=colour, alpha=0.35, linewidths=0, label=f"client {client}: rows")
-        style = _DIAMOND | {"edgecolors": colour, "zorder": 4}
-        counts = scene.weights[client] > 0
-        _dots(ax, scene.local[client][counts], c=colour, label=f"client {client}: centroids sent", **style)
-        _dots(ax, scene.local[client][~counts], c="white", **style)
-    for before, after in zip(scene.before, scene.after, strict=True):
-        arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.4, "shrinkA": 4, "shrinkB": 5}
-        ax.annotate("", xy=tuple(after), xytext=tuple(before), arrowprops=arrow, zorder=5)
-    _dots(ax, scene.before, s=46, c="white", edgecolors=INK, linewidths=1.4, zorder=6, label="global, before")
-    star = {"marker": "*", "edgecolors": "white", "linewidths": 0.6}
-    _dots(ax, scene.after, s=190, c=INK, zorder=7, label="global, after", **star)
-    # Only for the legend: the hollow diamonds of all clients.
-    _dots(ax, np.empty((0, 2)), c="white", edgecolors=INK, label="sent with weight 0", **_DIAMOND)
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
@@ -301,7 +193,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     return fig
 
 
-def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Figure, list[Axes]]:
+def panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Figure, list[Axes]]:
     """Return a figure with one map of the plane for each title, all with the same limits."""
     if not titles:
         raise DataError("nothing to draw; give at least one panel")
@@ -311,7 +203,7 @@ def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Fi
             "or project the rows first (for instance with scikit-learn's PCA)"
         )
     across = min(n_columns, len(titles))
-    down = -(-len(titles) // across)
+    down = math.ceil(len(titles) / across)
     extent = np.ptp(X, axis=0)
     # Proportions of the data, within limits; a single row, or a line, has no extent.
     ratio = float(np.clip(extent[1] / extent[0], 0.5, 1.5)) if extent.all() else 1.0
@@ -330,21 +222,20 @@ def _panels(X: DataArray, titles: Sequence[str], n_columns: int = 3) -> tuple[Fi
     return fig, list(axes.flat[: len(titles)])
 
 
-def _dots(ax: Axes, points: DataArray, **style: Any) -> None:
+def dots(ax: Axes, points: DataArray, **style: Any) -> None:
+    """Draw points, shape (n, 2), on a map."""
     ax.scatter(points[:, 0], points[:, 1], **style)
 
 
 def _style(number: int) -> dict[str, Any]:
     """Return colour and marker of the group of that number; the pair repeats after 49 groups."""
-    n = len(PALETTE)
-    return {"c": PALETTE[number % n], "marker": _MARKERS[number // n % len(_MARKERS)], "linewidths": 0}
+    turn, colour = divmod(number, len(PALETTE))
+    return {"c": PALETTE[colour], "marker": MARKERS[turn % len(MARKERS)], "linewidths": 0}
 
 
-def _legend(fig: Figure, ax: Axes, n_columns: int = 3) -> None:
-    handles, labels = ax.get_legend_handles_labels()
+def legend(fig: Figure, ax: Axes, n_columns: int = 3) -> None:
+    """Explain the points of a map below the figure."""
     look: dict[str, Any] = {"ncols": n_columns, "frameon": False, "fontsize": 9}
-    legend = fig.legend(handles, labels, loc="outside lower center", **look)
-    for handle in legend.legend_handles:
-        # Larger than on the map, to show the colour.
-        if handle is not None and hasattr(handle, "set_sizes"):
-            handle.set_sizes([42])
+    made: Any = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", **look)
+    for handle in made.legend_handles:
+        handle.set_sizes([42])  # larger than on the map, to show the colour

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import StudyError
 from fedkmeans.study.grid import find_kept
-from fedkmeans.study.plan import AlgorithmPlan, DataPlan, Distribution, Plan
+from fedkmeans.study.plan import DataPlan, Distribution, Plan
 from fedkmeans.study.store import Store
 
 METRICS = {
@@ -32,7 +33,9 @@ COLUMNS = (
     "key", "data", "distribution", "algorithm", "clients_per_round", "run", "seed", *METRICS, "reference",
     "rounds", "stop_reason", "seconds", "finished", "versions", "rows", "curve", "movement",
 )  # fmt: skip
-_TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
+# Columns that identify a cell, apart from the number of clients per round; `data` is the title.
+CELL = ["data", "distribution", "algorithm"]
+TITLES = {"iid": "IID", "half-iid": "half-IID", "non-iid": "non-IID"}
 
 
 def load_results(plan: Plan, store: Store) -> pd.DataFrame:
@@ -49,26 +52,17 @@ def load_results(plan: Plan, store: Store) -> pd.DataFrame:
     for runs that have no curve or never came so near.
     """
     kept = store.facts()
-    rows = [
-        # Names of the plan: the records may have been made under other names.
-        {"key": key, **kept[key], **asdict(task)}
-        for task, key in find_kept(plan, kept).items()
-    ]
+    # Names of the plan: the records may have been made under other names.
+    rows = [{"key": key, **kept[key], **asdict(task)} for task, key in find_kept(plan, kept).items()]
     if not rows:
         raise StudyError(
             f"there are no finished runs of {plan.name!r} in {str(store.folder)!r}; run the study first"
         )
     frame = pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype({"clients_per_round": "Int64"})
-    order = {
-        "data": [entry.name for entry in plan.data],
-        "distribution": list(dict.fromkeys(one.name for entry in plan.data for one in entry.distributions)),
-        "algorithm": [entry.name for entry in plan.algorithms],
-    }
     frame = _with_reference(plan, frame)
-    for name, values in order.items():
+    for name, values in plan.names().items():
         frame[name] = pd.Categorical(frame[name], values, ordered=True)
-    by = ["data", "distribution", "algorithm", "clients_per_round", "run"]
-    return frame.sort_values(by, na_position="first", ignore_index=True)
+    return frame.sort_values([*CELL, "clients_per_round", "run"], na_position="first", ignore_index=True)
 
 
 def _with_reference(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
@@ -81,8 +75,7 @@ def _with_reference(plan: Plan, frame: pd.DataFrame) -> pd.DataFrame:
         runs = runs[runs["clients_per_round"] == max(plan.clients_per_round)]
         by.append("distribution")
     scores = runs.set_index(by)["score"]
-    places = pd.MultiIndex.from_frame(frame[by])
-    frame = frame.assign(reference=scores.reindex(places).to_numpy(dtype=float))
+    frame = frame.assign(reference=scores.reindex(pd.MultiIndex.from_frame(frame[by])).to_numpy(float))
     limits = (1 + plan.within / 100) * frame["reference"]
     first = [_first_below(run, limit) for run, limit in zip(frame.to_dict("records"), limits, strict=True)]
     return frame.assign(excess=_excess(frame), rounds_to_within=first)
@@ -94,14 +87,16 @@ def _excess(frame: pd.DataFrame) -> pd.Series[float]:
 
 def _first_below(run: Mapping[Any, Any], limit: float) -> float:
     """Return the first round with a score of at most `limit`, or NaN."""
-    if not isinstance(run["curve"], Mapping) or math.isnan(limit):
+    if not isinstance(run["curve"], Mapping):
         return math.nan
     rounds, scores = curve_of(run)
     below = np.flatnonzero(scores <= limit)
-    if not len(below) or below[0] == 0:
-        return float(rounds[0]) if len(below) else math.nan
-    # Somewhere between two rounds with known scores; on the straight line between them.
+    if not len(below):
+        return math.nan
     i = below[0]
+    if i == 0:
+        return float(rounds[0])
+    # Somewhere between two rounds with known scores; on the straight line between them.
     share = (scores[i - 1] - limit) / (scores[i - 1] - scores[i])
     return float(math.ceil(rounds[i - 1] + share * (rounds[i] - rounds[i - 1])))
 
@@ -109,21 +104,17 @@ def _first_below(run: Mapping[Any, Any], limit: float) -> float:
 def after_rounds(frame: pd.DataFrame, rounds: int) -> pd.DataFrame:
     """Return the runs as they were after so many rounds.
 
-    A run that stopped earlier keeps its score. Runs without a curve are left out, metrics that need
-    labels are NaN, and so is the score of a run that was cut off before by `max_rounds`.
+    A run that stopped earlier keeps its score. Runs without a curve are left out, and so are runs that
+    were cut off before by `max_rounds`. Metrics that need labels are NaN.
     """
     check_integer("rounds", rounds)
     frame = frame[[isinstance(curve, Mapping) for curve in frame["curve"]]]
     if not len(frame):
         raise StudyError("no run has a curve; increase curves in the plan before you run it")
-    scores = [
-        math.nan
-        if run["stop_reason"] == "max_rounds" and run["rounds"] < rounds
-        else float(np.interp(rounds, *curve_of(run)))
-        for run in frame.to_dict("records")
-    ]
+    frame = frame[(frame["stop_reason"] != "max_rounds") | (frame["rounds"] >= rounds)]
+    scores = [float(np.interp(rounds, *curve_of(run))) for run in frame.to_dict("records")]
     frame = frame.assign(score=scores, **dict.fromkeys(list(METRICS)[1:5], math.nan))
-    return frame.assign(excess=_excess(frame)).dropna(subset=["score"])
+    return frame.assign(excess=_excess(frame))
 
 
 def is_better(metric: str) -> str:
@@ -144,59 +135,35 @@ class Place:
     @property
     def title(self) -> str:
         """The distribution as people write it."""
-        return _TITLES.get(self.distribution.name, self.distribution.name)
+        return TITLES.get(self.distribution.name, self.distribution.name)
 
 
-def places_of(plan: Plan) -> dict[str, list[Place]]:
-    """Return the places of each data title, in the order of the plan.
-
-    Raises
-    ------
-    StudyError
-        If two places have the same title and distribution.
-    """
-    places: dict[str, list[Place]] = {}
+def places_of(plan: Plan) -> list[Place]:
+    """Return all places in the order of the plan, except that those of one data title are together."""
+    places: dict[tuple[str, str], Place] = {}
     for data in plan.data:
-        group = places.setdefault(data.title, [])
         for distribution in data.distributions:
-            for other in group:
-                if other.distribution.name == distribution.name:
-                    raise StudyError(
-                        f"data {other.data.name} and {data.name} have one title, {data.title!r}, and both a "
-                        f"distribution {distribution.name!r}; give them titles of their own"
-                    )
-            group.append(Place(data, distribution))
-    return places
+            place = Place(data, distribution)
+            other = places.setdefault((data.title, distribution.name), place)
+            if other is not place:
+                raise StudyError(
+                    f"data {other.data.name} and {data.name} have one title, {data.title!r}, and both a "
+                    f"distribution {distribution.name!r}; give them titles of their own"
+                )
+    titles = [data.title for data in plan.data]
+    return sorted(places.values(), key=lambda place: titles.index(place.data.title))
 
 
-def cells_of(plan: Plan) -> Iterator[tuple[Place, AlgorithmPlan]]:
-    """Return every place with every algorithm, in the order of the tables."""
-    for group in places_of(plan).values():
-        for place in group:
-            for algorithm in plan.algorithms:
-                yield place, algorithm
-
-
-def runs_of(frame: pd.DataFrame, place: Place, algorithm: AlgorithmPlan) -> pd.DataFrame:
-    """Return the runs of a cell, for all numbers of clients per round.
+def runs_by_cell(plan: Plan, frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
+    """Return the `CELL` of every place with every algorithm, and its runs, in the order of the tables.
 
     Pooled runs belong to every distribution of their data.
     """
-    here = (frame["data"] == place.data.name) & (frame["algorithm"] == algorithm.name)
-    if not algorithm.is_pooled:
-        here &= frame["distribution"] == place.distribution.name
-    return frame[here]
-
-
-def best_runs(runs: pd.DataFrame, best: float) -> pd.DataFrame:
-    """Return the ⌈best n⌉ of the n runs of a cell with the lowest score, for any metric."""
-    # The small number absorbs rounding: 0.07 · 100 is slightly more than 7 in binary.
-    return runs.sort_values(["score", "run"]).iloc[: math.ceil(best * len(runs) - 1e-9)]
-
-
-def check_best(best: float) -> float:
-    """Return the share of the runs that counts, or raise."""
-    return check_real("best", best, low=0, high=1, low_open=True)
+    for place, algorithm in itertools.product(places_of(plan), plan.algorithms):
+        here = (frame["data"] == place.data.name) & (frame["algorithm"] == algorithm.name)
+        if not algorithm.is_pooled:
+            here &= frame["distribution"] == place.distribution.name
+        yield (place.data.title, place.distribution.name, algorithm.name), frame[here]
 
 
 def check_metric(frame: pd.DataFrame, metric: str) -> str:
@@ -211,12 +178,14 @@ def check_metric(frame: pd.DataFrame, metric: str) -> str:
     return metric
 
 
-def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
-    """Return `clients` if there are such runs; for None, the largest number of clients per round.
+def numbers_of_clients(frame: pd.DataFrame) -> list[int]:
+    """Return the numbers of clients per round that there are, in ascending order."""
+    return sorted(int(number) for number in frame["clients_per_round"].dropna().unique())
 
-    If all runs are pooled, the result is None.
-    """
-    numbers = sorted(int(number) for number in frame["clients_per_round"].dropna().unique())
+
+def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
+    """Return `clients` if there are such runs; for None, the largest number, or None if all are pooled."""
+    numbers = numbers_of_clients(frame)
     if clients is None:
         return numbers[-1] if numbers else None
     if clients not in numbers:
@@ -229,7 +198,7 @@ def choose_clients(frame: pd.DataFrame, clients: int | None) -> int | None:
 
 
 def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float = 0.5) -> pd.DataFrame:
-    """Return mean and standard deviation of a metric over the best runs, by clients per round.
+    """Return mean, best value and spread of a metric over the best runs, by clients per round.
 
     Parameters
     ----------
@@ -243,23 +212,23 @@ def averages(plan: Plan, frame: pd.DataFrame, metric: str = "score", best: float
 
     Returns
     -------
-    DataFrame of shape (n_points, 8)
+    DataFrame of shape (n_points, 9)
         ``data`` (the title), ``distribution``, ``algorithm``, ``clients_per_round`` (missing for pooled
         runs, which appear in every distribution), ``runs`` that count and ``of`` how many, ``mean``,
-        ``std`` (of a sample; NaN for one run). Cells without a run that has the metric are left out.
+        ``best``, ``std`` (of a sample; NaN for one run). Cells without a run that has the metric are left
+        out.
     """
-    check_metric(frame, metric)
-    check_best(best)
+    check_real("best", best, low=0, high=1, low_open=True)
     points = []
-    for place, algorithm in cells_of(plan):
-        runs = runs_of(frame, place, algorithm).dropna(subset=[metric])
+    for cell, runs in runs_by_cell(plan, frame.dropna(subset=[metric]).sort_values(["score", "run"])):
         for number, group in runs.groupby("clients_per_round", dropna=False):
-            values = best_runs(group, best)[metric]
+            # The small number absorbs rounding: 0.07 · 100 is slightly more than 7 in binary.
+            values = group[metric].iloc[: math.ceil(best * len(group) - 1e-9)]
             points.append(
-                (place.data.title, place.distribution.name, algorithm.name, number, len(values), len(group),
-                 values.mean(), values.std(ddof=1))
+                (*cell, number, len(values), len(group), values.mean(), values.agg(is_better(metric)),
+                 values.std(ddof=1))
             )  # fmt: skip
-    names = ["data", "distribution", "algorithm", "clients_per_round", "runs", "of", "mean", "std"]
+    names = [*CELL, "clients_per_round", "runs", "of", "mean", "best", "std"]
     return pd.DataFrame(points, columns=names).astype({"clients_per_round": "Int64"})
 
 
@@ -273,9 +242,8 @@ def mean_curves(
 
     Parameters
     ----------
-    plan : Plan
-    frame : DataFrame
-        From `load_results`.
+    plan, frame
+        As for `averages`.
     clients : int or None
         Clients per round; None for the largest number.
     metric : {"score", "excess"}
@@ -285,29 +253,22 @@ def mean_curves(
     DataFrame of shape (n_points, 7)
         ``data`` (the title), ``distribution``, ``algorithm``, ``round`` (0 is the start), ``runs``,
         ``mean``, ``std`` (of a sample; NaN for one run).
-
-    Raises
-    ------
-    StudyError
-        If no run with so many clients per round has a curve.
     """
     check_choice("metric of curves", metric, ("score", "excess"))
     check_metric(frame, metric)
-    clients = choose_clients(frame, clients)
-    parts = []
-    for place, algorithm in cells_of(plan):
-        runs = runs_of(frame, place, algorithm).dropna(subset=[metric])
-        runs = runs[runs["clients_per_round"] == clients]
-        curves = [
-            curve_of(run, metric) for run in runs.to_dict("records") if isinstance(run["curve"], Mapping)
-        ]
-        if curves:
-            cell = {"data": place.data.title, "distribution": place.distribution.name}
-            parts.append(_mean_curve(curves).assign(**cell, algorithm=algorithm.name))
-    if not parts:
+    frame = frame[frame["clients_per_round"] == choose_clients(frame, clients)].dropna(subset=[metric])
+    frame = frame[[isinstance(curve, Mapping) for curve in frame["curve"]]]
+    if not len(frame):
         raise StudyError("no run has a curve to draw; the first runs of algorithms that take rounds do")
-    names = ["data", "distribution", "algorithm", "round", "runs", "mean", "std"]
-    return pd.concat(parts, ignore_index=True)[names]
+    parts = []
+    for cell, runs in runs_by_cell(plan, frame):
+        curves = [curve_of(run, metric) for run in runs.to_dict("records")]
+        if curves:
+            rounds = np.unique(np.concatenate([rounds for rounds, _ in curves])).astype(int)
+            values = pd.DataFrame([np.interp(rounds, *curve) for curve in curves])
+            means = {"runs": len(curves), "mean": values.mean(), "std": values.std(ddof=1)}
+            parts.append(pd.DataFrame({**dict(zip(CELL, cell, strict=True)), "round": rounds, **means}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def curve_of(run: Mapping[Any, Any], metric: str = "score") -> tuple[FloatArray, FloatArray]:
@@ -316,15 +277,5 @@ def curve_of(run: Mapping[Any, Any], metric: str = "score") -> tuple[FloatArray,
     recorded = {} if run["stop_reason"] == "one shot" else run["curve"]
     points = {int(number): float(score) for number, score in recorded.items()}
     points[int(run["rounds"])] = float(run["score"])
-    rounds = sorted(points)
-    scores = np.array([points[number] for number in rounds])
-    if metric == "excess":
-        scores = 100 * (scores / run["reference"] - 1)
-    return np.array(rounds, float), scores
-
-
-def _mean_curve(curves: Sequence[tuple[FloatArray, FloatArray]]) -> pd.DataFrame:
-    rounds = np.unique(np.concatenate([rounds for rounds, _ in curves]))
-    scores = pd.DataFrame([np.interp(rounds, *curve) for curve in curves])
-    mean, std = scores.mean(), scores.std(ddof=1)
-    return pd.DataFrame({"round": rounds.astype(int), "runs": len(curves), "mean": mean, "std": std})
+    rounds, scores = np.array(sorted(points.items()), dtype=float).T
+    return rounds, 100 * (scores / run["reference"] - 1) if metric == "excess" else scores

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,25 +20,13 @@ from fedkmeans.kernels.sparse import as_table
 from fedkmeans.study.plan import DataPlan, Distribution, Plan
 
 
-@dataclass(frozen=True, slots=True)
-class StudyRows:
-    """One data set.
+class StudyRows(NamedTuple):
+    """One data set, with its true labels and its own clients if it has any."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, m)
-    y : ndarray of shape (n,) or None
-        True labels, if there are any.
-    clients : ndarray of shape (n,) or None
-        Client number of each row, if the data has clients of its own.
-    digest : str
-        Checksum of the rows, to notice when they change.
-    """
-
-    X: DataArray
-    y: IntArray | None
-    clients: IntArray | None
-    digest: str
+    X: DataArray  # shape (n, m)
+    y: IntArray | None  # shape (n,)
+    clients: IntArray | None  # number of the client of each row
+    digest: str  # to notice when the rows change
 
 
 def load_rows(data: DataPlan, folder: Path) -> StudyRows:
@@ -89,8 +77,7 @@ def clients_of(
         return rows.clients
     text = repr((rows.digest, how.rule, how.options, plan.n_clients, plan.seed, run))
     path = None if cache is None else cache / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npy"
-    kept = None if path is None else _kept(path, len(rows.X), plan.n_clients)
-    if kept is not None:
+    if path is not None and (kept := _kept(path, len(rows.X), plan.n_clients)) is not None:
         return kept
     rng = generator(plan.seed, "deal", how.rule, run)
     clients = partition(how.rule, rows.X, rows.y, plan.n_clients, rng, **dict(how.options))
@@ -107,8 +94,5 @@ def _kept(path: Path, n_rows: int, n_clients: int) -> IntArray | None:
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):  # NumPy raises all of these for damaged files
         return None
-    if not isinstance(found, np.ndarray) or found.shape != (n_rows,) or found.dtype.kind != "i":
-        return None
-    if found.min() < 0 or found.max() >= n_clients:
-        return None
-    return found.astype(np.intp)
+    is_array = isinstance(found, np.ndarray) and found.shape == (n_rows,) and found.dtype.kind == "i"
+    return found.astype(np.intp) if is_array and 0 <= found.min() <= found.max() < n_clients else None

@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,13 +19,14 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
 from fedkmeans.errors import StudyError
-from fedkmeans.study.grid import Task, distribution_of, find_kept, key_of
+from fedkmeans.study.grid import Task, find_kept, key_of
 from fedkmeans.study.measure import measure
 from fedkmeans.study.plan import Plan
 from fedkmeans.study.rows import load_rows
 from fedkmeans.study.store import Record, Store
 
-Call: TypeAlias = tuple[Plan, Task, Path, int]
+# Carries out a task, perhaps in another process.
+Work: TypeAlias = Callable[[Task], tuple[Task, Record]]
 _DIED = (
     "worker processes died, perhaps because there was not enough memory; finished runs are kept, so run it "
     "again, with fewer runs at a time"
@@ -82,17 +83,15 @@ def run_study(
             clock.add(task, kept[key]["seconds"])
     if not todo:
         return 0
-    clients = _make_folder(store.folder.absolute() / "clients")
-    work = [(plan, task, clients, os.getpid()) for task in todo]
+    work = partial(_measured, plan, store.make_folder("clients"), os.getpid())
     left = dict.fromkeys(todo)
     n_workers = effective_n_jobs(n_jobs)
-    for task, record in _carry_out(work, n_jobs):
+    for task, record in _carry_out(work, todo, n_jobs):
         _check_record(task, record, keys[task], digests[task.data])
         store.add(record)
         del left[task]
         clock.add(task, record.facts["seconds"])
-        done = len(keys) - len(left)
-        report(Progress(task, record, done, len(keys), clock.left(list(left), n_workers)))
+        report(Progress(task, record, len(keys) - len(left), len(keys), clock.left(left, n_workers)))
     return len(todo)
 
 
@@ -114,27 +113,17 @@ class Clock:
             total, count = self._totals.get(group, (0.0, 0))
             self._totals[group] = (total + seconds, count + 1)
 
-    def left(self, tasks: Sequence[Task], n_workers: int) -> float:
+    def left(self, tasks: Collection[Task], n_workers: int) -> float:
         """Return the seconds that so many workers will need for these tasks."""
-        return sum(map(self._expected, tasks)) / max(1, min(n_workers, len(tasks)))
-
-    def _expected(self, task: Task) -> float:
-        known = [self._totals[group] for group in self._alike(task) if group in self._totals]
-        total, count = known[0] if known else (0.0, 1)
-        return total / count
+        expected = 0.0
+        for task in tasks:
+            known = (self._totals[group] for group in self._alike(task) if group in self._totals)
+            total, count = next(known, (0.0, 1))
+            expected += total / count
+        return expected / max(1, min(n_workers, len(tasks)))
 
 
 # --- checks ------------------------------------------------------------------------------------
-
-
-def _make_folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StudyError(
-            f"cannot make folder {str(folder)!r}: {error.strerror}; choose another place with --store"
-        ) from error
-    return folder
 
 
 def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -142,31 +131,25 @@ def _check_rows(plan: Plan, todo: Sequence[Task], kept: Mapping[str, Mapping[str
     before = {task.data: kept[key]["rows"] for task, key in find_kept(plan, kept).items()}
     digests = {}
     for name in dict.fromkeys(task.data for task in todo):
-        rows = load_rows(plan.find_data(name), plan.folder)
+        data = plan.find_data(name)
+        rows = load_rows(data, plan.folder)
         if before.get(name, rows.digest) != rows.digest:
             raise StudyError(
                 f"the rows of {name} are not those that the finished runs had ({rows.digest} now, "
                 f"{before[name]} then); bring the old rows back, or choose another folder with --store"
             )
-        k = plan.find_data(name).k
-        if k > len(rows.X):
-            raise StudyError(f"{name} has {len(rows.X)} rows, too few for k = {k} clusters; lower k")
-        if rows.clients is not None:
-            _check_clients(plan, [task for task in todo if task.data == name], len(np.unique(rows.clients)))
+        if data.k > len(rows.X):
+            raise StudyError(f"{name} has {len(rows.X)} rows, too few for k = {data.k} clusters; lower k")
+        own = rows.clients if data.distributions[0].rule is None else None
+        n_clients = float("inf") if own is None else len(np.unique(own))
+        for n in (task.clients_per_round for task in todo if task.data == name):
+            if n is not None and n > n_clients:
+                raise StudyError(
+                    f"{name} comes with {n_clients} clients, but {n} are to be asked in a round; set "
+                    f"clients_per_round in the plan to {n_clients} at most"
+                )
         digests[name] = rows.digest
     return digests
-
-
-def _check_clients(plan: Plan, todo: Sequence[Task], n_clients: int) -> None:
-    """Raise if a task asks for more clients per round than the data has."""
-    for task in todo:
-        n = task.clients_per_round
-        if n is None or n <= n_clients or distribution_of(plan.find_data(task.data), task).rule is not None:
-            continue
-        raise StudyError(
-            f"{task.data} comes with {n_clients} clients, but {n} are to be asked in a round; set "
-            f"clients_per_round in the plan to {n_clients} at most"
-        )
 
 
 def _check_record(task: Task, record: Record, key: str, digest: str) -> None:
@@ -183,66 +166,57 @@ def _check_record(task: Task, record: Record, key: str, digest: str) -> None:
 # --- workers -----------------------------------------------------------------------------------
 
 
-def _carry_out(work: Sequence[Call], n_jobs: int | None) -> Iterator[tuple[Task, Record]]:
+def _carry_out(work: Work, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[tuple[Task, Record]]:
     """Do the work with the active backend of joblib; yield each record as soon as it is done."""
     backend, _ = get_active_backend()
     if hasattr(backend, "client"):
-        yield from _on_dask(work, backend.client)
+        yield from _on_dask(work, tasks, backend.client)
     elif backend.supports_return_generator:
-        parallel = Parallel(
-            n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
-        )
+        how: dict[str, Any] = {"return_as": "generator_unordered", "pre_dispatch": "n_jobs"}
         try:
-            yield from parallel(delayed(_measured)(*call) for call in work)
+            yield from Parallel(n_jobs, batch_size=1, **how)(delayed(work)(task) for task in tasks)
         except BrokenProcessPool as error:
             raise StudyError(_DIED) from error
     else:  # such as Ray, which returns results only when a whole batch is done: small batches
         size = effective_n_jobs(n_jobs)
-        for start in range(0, len(work), size):
-            yield from Parallel(n_jobs=n_jobs, batch_size=1)(
-                delayed(_measured)(*call) for call in work[start : start + size]
-            )
+        for start in range(0, len(tasks), size):
+            some = tasks[start : start + size]
+            yield from Parallel(n_jobs, batch_size=1)(delayed(work)(task) for task in some)
 
 
-def _on_dask(work: Sequence[Call], client: Any) -> Iterator[tuple[Task, Record]]:
+def _on_dask(work: Work, tasks: Sequence[Task], client: Any) -> Iterator[tuple[Task, Record]]:
     """Do the work on a Dask cluster, also on workers that join later.
 
     This does not use joblib, which waits forever for the work of a lost worker.
     """
     distributed = import_module("distributed")
-    tasks = {client.submit(_measured, *call, pure=False): call[1] for call in work}
+    futures = {client.submit(work, task, pure=False): task for task in tasks}
     try:
-        for future in distributed.as_completed(list(tasks)):
-            task = tasks.pop(future)  # the cluster then releases its copy of the result
+        for future in distributed.as_completed(list(futures)):
+            task = futures.pop(future)  # the cluster then releases its copy of the result
             try:
                 found = future.result()
             except distributed.KilledWorker as error:
                 raise StudyError(f"{task}: {_DIED}") from error
             yield found
     finally:
-        client.cancel(list(tasks))
+        client.cancel(list(futures))
 
 
-def _measured(plan: Plan, task: Task, clients: Path, study: int) -> tuple[Task, Record]:
+def _measured(plan: Plan, clients: Path, study: int, task: Task) -> tuple[Task, Record]:
     _end_with(study)
     return task, measure(plan, task, clients)
 
 
 @cache
 def _end_with(study: int) -> None:
-    """End this worker soon after the study's process, which may be killed.
+    """End this worker soon after the study's process; workers of a cluster have another parent."""
 
-    Parameters
-    ----------
-    study : int
-        Id of the study's process. Workers of a cluster have other parents and are not ended.
-    """
+    def watch() -> None:
+        while os.getppid() == study:  # an orphan gets another parent
+            time.sleep(_CHECK_S)
+        os._exit(1)
+
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid == study:
-        threading.Thread(target=_watch_parent, args=(study,), daemon=True).start()
-
-
-def _watch_parent(study: int) -> None:
-    while os.getppid() == study:  # an orphan gets another parent
-        time.sleep(_CHECK_S)
-    os._exit(1)
+        threading.Thread(target=watch, daemon=True).start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -45,25 +45,30 @@ class Record:
 
 
 class Store:
-    """The records in a folder.
-
-    Parameters
-    ----------
-    folder : path
-        Created when the first record is written.
-    """
+    """The records in a folder, which is created when the first record is written."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.path = self.folder / "runs.sqlite"
 
+    def make_folder(self, name: str = "") -> Path:
+        """Create the store's folder, or that of this name in it, and return its absolute path."""
+        folder = self.folder.absolute() / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyError(
+                f"cannot make folder {str(folder)!r}: {error.strerror}; choose another place with --store"
+            ) from error
+        return folder
+
     def add(self, record: Record) -> bool:
         """Add a record; return False, and change nothing, if there is one with the same key."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StudyError(f"cannot make folder {str(self.folder)!r}: {error.strerror}") from error
-        row = (record.key, json.dumps(record.facts, sort_keys=True), _packed(record.centroids))
+        self.make_folder()
+        packed = BytesIO()
+        if record.centroids is not None:
+            np.save(packed, np.asarray(record.centroids, dtype=np.float32), allow_pickle=False)
+        row = (record.key, json.dumps(record.facts, sort_keys=True), packed.getvalue() or None)
         with self._open() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")  # table, version and record in one transaction
             if self._is_new(connection):
@@ -106,21 +111,10 @@ class Store:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE_S)
-            try:
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE_S)) as connection:
                 yield connection
-            finally:
-                connection.close()
         except sqlite3.Error as error:
             raise StudyError(
                 f"cannot use {str(self.path)!r}: {error}; see whether it is a study's file, may be written "
                 "to, and has room on its disk"
             ) from error
-
-
-def _packed(centroids: FloatArray | None) -> bytes | None:
-    if centroids is None:
-        return None
-    file = BytesIO()
-    np.save(file, np.asarray(centroids, dtype=np.float32), allow_pickle=False)
-    return file.getvalue()

@@ -16,26 +16,26 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedkmeans import __version__
-from fedkmeans._utils.atomic_io import atomic_folder, atomic_path
+from fedkmeans._utils.atomic_io import atomic_folder
 from fedkmeans._utils.checks import check_integer
 from fedkmeans.errors import ParameterError, Setting
 from fedkmeans.flower.deploy import certificates
-from fedkmeans.flower.deploy.certificates import Certified
+from fedkmeans.flower.deploy.files import to_toml, write_private
 from fedkmeans.flower.deploy.join_file import JoinFile
 from fedkmeans.flower.deploy.settings import RunSettings, to_run_config
-from fedkmeans.flower.deploy.toml import to_toml
 
-SETTINGS_FILE = "federation.toml"
+SETTINGS_FILE, NODES_FILE = "federation.toml", "state/nodes.json"
+# Flower's own folder, with the address of the SuperLink.
+FLOWER_FOLDER = "state/flower"
 # Name of the SuperLink in Flower's configuration.
 CONNECTION = "fedkmeans"
 LOOPBACK = "127.0.0.1"
@@ -107,33 +107,18 @@ class FederationFolder:
     def __truediv__(self, part: str) -> Path:
         return self.path / part
 
-    @property
-    def database(self) -> Path:
-        """Database of the SuperLink, which it needs after a restart."""
-        return self / "state" / "superlink.db"
-
-    @property
-    def nodes_file(self) -> Path:
-        """File with the Flower node of each site."""
-        return self / "state" / "nodes.json"
-
-    @property
-    def flower_home(self) -> Path:
-        """Flower's own folder, with the address of the SuperLink."""
-        return self / "state" / "flower"
-
     def read(self) -> FederationDetails:
         """Read ``federation.toml``."""
         path = self / SETTINGS_FILE
         try:
-            table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+            table: dict[str, Any] = {"columns": [], **tomllib.loads(path.read_text(encoding="utf-8"))}
+            for name in ("sites", "columns"):
+                if not isinstance(table[name], list):
+                    raise TypeError(f"{name} is no list")
             return FederationDetails(
-                name=str(table["name"]),
-                host=str(table["host"]),
-                port=table["port"],
-                internal_port=table["internal_port"],
-                sites=_texts(table, "sites"),
-                columns=_texts({"columns": [], **table}, "columns"),
+                *(str(table["name"]), str(table["host"]), table["port"], table["internal_port"]),
+                sites=tuple(map(str, table["sites"])),
+                columns=tuple(map(str, table["columns"])),
             )
         except OSError as error:
             raise ParameterError(
@@ -145,145 +130,85 @@ class FederationFolder:
         except (KeyError, TypeError) as error:
             raise ParameterError(f"{str(path)!r} lacks or has a wrong entry: {error}; correct it") from None
 
+    def write(self, federation: FederationDetails) -> None:
+        """Write ``federation.toml``."""
+        write_private(self / SETTINGS_FILE, to_toml(asdict(federation)))
+
     def nodes(self) -> dict[str, int]:
         """Return the node id of each site; empty if no site is registered yet."""
-        try:
-            found: dict[str, str] = json.loads(self.nodes_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
+        path = self / NODES_FILE
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         return {name: int(node) for name, node in found.items()}
 
     def keep_nodes(self, nodes: Mapping[str, int]) -> None:
         """Write the node id of each site, as text, because other readers of JSON may round large numbers."""
-        with atomic_path(self.nodes_file) as temporary:
-            temporary.write_text(json.dumps({name: str(nodes[name]) for name in sorted(nodes)}, indent=2))
+        texts = {name: str(nodes[name]) for name in sorted(nodes)}
+        write_private(self / NODES_FILE, json.dumps(texts, indent=2))
 
 
 def new_federation(
     path: Path, federation: FederationDetails, public_keys: Mapping[str, bytes] | None = None
 ) -> FederationFolder:
-    """Create the folder of a federation atomically.
+    """Create the folder of a federation, which must be new, atomically.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        A new folder.
-    federation : FederationDetails
-    public_keys : dict or None
-        Keys of sites that created their own pair; the others get a private key in their join file.
+    `public_keys` has the keys of sites that created their own pair; the others get a private key in their
+    join file.
     """
     public_keys = public_keys or {}
-    unknown = sorted(set(public_keys) - set(federation.sites))
-    if unknown:
-        raise ParameterError(f"a key is given for {unknown[0]!r}, which is no site; name it with --site, too")
+    for site in sorted(set(public_keys) - set(federation.sites)):
+        raise ParameterError(f"a key is given for {site!r}, which is no site; name it with --site, too")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ParameterError(f"{str(path)!r} exists already; choose a new folder")
     authority = certificates.new_authority(federation.name)
-    with atomic_folder(path) as folder:
-        folder.chmod(0o700)
-        for part in ("private", "keys", "join", "app", "state", "state/flower", "logs", "runs"):
+    with atomic_folder(path) as temporary:
+        folder = FederationFolder(temporary)
+        temporary.chmod(0o700)
+        for part in ("private", "keys", "join", "app", "state", FLOWER_FOLDER, "logs", "runs"):
             (folder / part).mkdir(mode=0o700)
-        write_settings(folder, federation)
-        _write(folder / "authority.crt", authority.certificate)
-        _write(folder / "private/authority.key", authority.key)
-        _write(folder / "private/executor.secret", secrets.token_bytes(32))
-        _write_server(folder, federation, authority)
-        _write(folder / "app/pyproject.toml", app_project())
+        folder.write(federation)
+        write_private(folder / "authority.crt", authority.certificate)
+        write_private(folder / "private/authority.key", authority.key)
+        write_private(folder / "private/executor.secret", secrets.token_bytes(32))
+        write_private(folder / "app/pyproject.toml", app_project())
+        renew_server(folder)
         for site in federation.sites:
-            write_site(folder, federation, site, authority.certificate, public_keys.get(site))
+            write_site(folder, site, public_keys.get(site))
     return FederationFolder(path)
 
 
-def write_settings(folder: Path, federation: FederationDetails) -> None:
-    """Write ``federation.toml``."""
-    with atomic_path(folder / SETTINGS_FILE) as temporary:
-        _write(temporary, to_toml(_as_table(federation)))
-
-
-def write_site(
-    folder: Path, federation: FederationDetails, site: str, authority: bytes, public_key: bytes | None
-) -> None:
+def write_site(folder: FederationFolder, site: str, public_key: bytes | None) -> None:
     """Write a site's public key and its join file, with a new private key if no public key is given."""
     private = ""
     if public_key is None:
         key = certificates.new_key()
         public_key = certificates.site_public(key.public_key())
         private = certificates.site_private(key).decode()
-    _write(folder / "keys" / f"{site}.pub", public_key)
-    join = join_file(federation, site, authority, private)
-    _write(folder / "join" / f"{site}.toml", join.write())
+    federation, authority = folder.read(), (folder / "authority.crt").read_text()
+    server = f"{federation.host}:{federation.port}"
+    join = JoinFile(federation.name, site, server, federation.columns, authority, private)
+    write_private(folder / "keys" / f"{site}.pub", public_key)
+    write_private(folder / "join" / f"{site}.toml", join.write())
 
 
 def renew_server(folder: FederationFolder, days: float = certificates.SERVER_DAYS) -> None:
     """Create a new certificate for the server; the sites need not do anything."""
-    federation = folder.read()
-    authority = Certified(
-        (folder / "private/authority.key").read_bytes(), (folder / "authority.crt").read_bytes()
-    )
-    _write_server(folder.path, federation, authority, days)
-
-
-def join_file(federation: FederationDetails, site: str, authority: bytes, private_key: str) -> JoinFile:
-    """Return the join file of a site."""
-    return JoinFile(
-        federation=federation.name,
-        site=site,
-        server=f"{federation.host}:{federation.port}",
-        columns=federation.columns,
-        authority=authority.decode(),
-        key=private_key,
-    )
+    hosts = dict.fromkeys([folder.read().host, "localhost", LOOPBACK])
+    key, certificate = folder / "private/authority.key", folder / "authority.crt"
+    authority = certificates.Certified(key.read_bytes(), certificate.read_bytes())
+    server = certificates.new_server(authority, list(hosts), days)
+    write_private(folder / "private/server.crt", server.certificate)
+    write_private(folder / "private/server.key", server.key)
 
 
 def app_project() -> str:
     """Return the Flower app: the names of the installed apps, and every setting that a run may change."""
-    config = to_run_config(RunSettings(n_clusters=8))
-    return (
-        to_toml_section("project", {"name": "fedkmeans-app", "version": __version__, "license": "Apache-2.0"})
-        + to_toml_section("tool.flwr.app", {"publisher": "fedkmeans"})
-        + to_toml_section(
-            "tool.flwr.app.components",
-            {"serverapp": "fedkmeans.flower.server_app:app", "clientapp": "fedkmeans.flower.client_app:app"},
-        )
-        + to_toml_section("tool.flwr.app.config", config)
-    )
-
-
-def to_toml_section(title: str, table: Mapping[str, Any]) -> str:
-    """Return a section of a TOML file."""
-    return f"[{title}]\n{to_toml(table)}\n"
-
-
-def _texts(table: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    if not isinstance(table[name], list):
-        raise TypeError(f"{name} is no list")
-    return tuple(map(str, table[name]))
-
-
-def _as_table(federation: FederationDetails) -> dict[str, Any]:
-    return {
-        "name": federation.name,
-        "host": federation.host,
-        "port": federation.port,
-        "internal_port": federation.internal_port,
-        "sites": federation.sites,
-        "columns": federation.columns,
+    sections: dict[str, dict[str, Any]] = {
+        "project": {"name": "fedkmeans-app", "version": __version__, "license": "Apache-2.0"},
+        "tool.flwr.app": {"publisher": "fedkmeans"},
+        "tool.flwr.app.components": {
+            "serverapp": "fedkmeans.flower.server_app:app",
+            "clientapp": "fedkmeans.flower.client_app:app",
+        },
+        "tool.flwr.app.config": to_run_config(RunSettings(n_clusters=8)),
     }
-
-
-def _write_server(
-    folder: Path, federation: FederationDetails, authority: Certified, days: float = certificates.SERVER_DAYS
-) -> None:
-    hosts: Sequence[str] = dict.fromkeys([federation.host, "localhost", LOOPBACK]).keys()  # type: ignore[assignment]
-    server = certificates.new_server(authority, list(hosts), days)
-    _write(folder / "private/server.crt", server.certificate)
-    _write(folder / "private/server.key", server.key)
-
-
-def _write(path: Path, content: bytes | str) -> None:
-    """Write a file that only its owner can read."""
-    data = content.encode() if isinstance(content, str) else content
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    path.chmod(0o600)  # it may have been there before
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
+    return "".join(f"[{title}]\n{to_toml(table)}\n" for title, table in sections.items())

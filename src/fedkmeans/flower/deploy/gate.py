@@ -2,8 +2,7 @@
 
 Flower's SuperLink serves three interfaces on one port: one for sites, one for its own executor, and one
 that starts runs and registers keys without authentication. The SuperLink therefore listens to this machine
-only, and sites connect to the gate. The gate compares raw paths exactly, so no other spelling of a path
-passes.
+only, and sites connect to the gate. It compares raw paths exactly, so no other spelling of a path passes.
 """
 
 from __future__ import annotations
@@ -23,50 +22,33 @@ from google.protobuf.message import DecodeError
 log = logging.getLogger(__name__)
 
 # Requests of a site with a registered key. Registering keys is not one of them: the server does this.
-PASSED = frozenset(
-    f"/v1/fleet/{step}".encode()
-    for step in (
-        "activate-node",
-        "deactivate-node",
-        "send-node-heartbeat",
-        "pull-messages",
-        "push-messages",
-        "get-run",
-        "get-fab",
-        "push-object",
-        "pull-object",
-        "confirm-message-received",
-    )
+_STEPS = (
+    "activate-node deactivate-node send-node-heartbeat pull-messages push-messages get-run get-fab "
+    "push-object pull-object confirm-message-received"
 )
+PASSED = frozenset(f"/v1/fleet/{step}".encode() for step in _STEPS.split())
 _PUSH = b"/v1/fleet/push-messages"
 # Headers of a single connection, and the host name of the request.
 _OWN = frozenset(b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade host".split())
 # Flower splits larger objects into pieces of 5 MiB.
 MAX_BODY = 16 * 2**20
-_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class Gate:
-    """An ASGI application that passes requests on to a SuperLink.
+    """An ASGI application that passes requests on to a SuperLink at the address ``https://HOST:PORT``.
 
-    Parameters
-    ----------
-    superlink : str
-        Its address, ``https://HOST:PORT``.
-    authority : str
-        File with the certificate of the authority that signs the SuperLink's certificate.
+    The file `authority` has the certificate of the authority that signs the SuperLink's certificate.
     """
 
     def __init__(self, superlink: str, authority: str) -> None:
-        context = ssl.create_default_context(cafile=authority)
         self._client = httpx.AsyncClient(
             base_url=superlink,
-            verify=context,
+            verify=ssl.create_default_context(cafile=authority),
             trust_env=False,  # ignore proxies in the environment
-            timeout=_TIMEOUT,
+            timeout=httpx.Timeout(60.0, connect=5.0),
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
         )
 
@@ -126,18 +108,15 @@ def speaks_for_itself(body: bytes) -> bool:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Return the body of a request, or None if it is too large."""
+    """Return the body of a request, or None if it is too large or does not arrive."""
     body = bytearray()
-    more = True
-    while more:
+    while True:
         part = await receive()
-        if part["type"] == "http.disconnect":
-            return None
         body += part.get("body", b"")
-        more = part.get("more_body", False)
-        if len(body) > MAX_BODY:
+        if part["type"] == "http.disconnect" or len(body) > MAX_BODY:
             return None
-    return bytes(body)
+        if not part.get("more_body", False):
+            return bytes(body)
 
 
 async def _answer(send: Send, status: int, text: bytes) -> None:
@@ -154,10 +133,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Pass what sites need on to a SuperLink.")
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--certificate", required=True)
-    parser.add_argument("--key", required=True)
-    parser.add_argument("--superlink", required=True)
-    parser.add_argument("--authority", required=True)
+    for name in ("--certificate", "--key", "--superlink", "--authority"):
+        parser.add_argument(name, required=True)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)

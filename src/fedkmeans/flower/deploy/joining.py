@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,10 +16,10 @@ from pathlib import Path
 from fedkmeans.client.site import Site
 from fedkmeans.errors import FederationError, ParameterError
 from fedkmeans.flower.deploy import services, site_programs
+from fedkmeans.flower.deploy.files import write_private
 from fedkmeans.flower.deploy.join_file import JoinFile
+from fedkmeans.flower.deploy.services import Say
 from fedkmeans.flower.deploy.site_folder import prepare
-
-Say = Callable[[str], None]
 
 _LOOK_S, _PAUSE_S = 0.5, 5.0
 # The server needs a minute to forget a site that disappeared; until then it refuses to connect it again.
@@ -33,70 +31,34 @@ _REFUSED = "Failed to activate SuperNode"
 # The SuperNode logs this if it keeps running but no longer contacts the server, or if a run ended while a
 # message of it arrived. In the second case it sends each reply only with the next message.
 _STUCK = re.compile(r"ERROR.*(Client error|Server error|SSL|certificate)|Ignoring message", re.IGNORECASE)
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A site that is ready to connect."""
+    """A site that is ready to connect: what it was told, and the folder with all that a SuperNode needs."""
 
     join: JoinFile
     folder: Path
 
-    @property
-    def authority(self) -> Path:
-        """The certificate of the authority of the federation."""
-        return self.folder / "authority.crt"
-
-    @property
-    def home(self) -> Path:
-        """Flower's folder."""
-        return self.folder / "flower"
-
-    @property
-    def key(self) -> Path:
-        """The site's private key."""
-        return self.folder / "key"
-
 
 def make_ready(join: JoinFile, site: Site, folder: Path, key: Path | None = None) -> Member:
-    """Write everything that a SuperNode needs to a folder that only its owner can read.
-
-    Parameters
-    ----------
-    join : JoinFile
-    site : Site
-    folder : pathlib.Path
-    key : pathlib.Path or None
-        The site's own private key, if the join file has none.
-    """
-    member = Member(join, folder)
-    private = join.key.encode()
-    if key is not None:
-        private = key.read_bytes()
+    """Write all that a SuperNode needs to a private folder; `key` is a file with the site's own key."""
+    private = join.key.encode() if key is None else key.read_bytes()
     if not private:
         raise ParameterError(
             f"the join file of {join.site!r} has no private key, as the site made its own; name it with --key"
         )
     prepare(folder, site)
-    site_programs.write_programs(member.home, services.program(site_programs.EXECUTOR))
-    member.authority.write_text(join.authority, encoding="utf-8")
-    handle = os.open(member.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(private)
-    return member
+    site_programs.write_programs(folder, services.program(site_programs.EXECUTOR))
+    write_private(folder / "authority.crt", join.authority)
+    write_private(folder / "key", private)
+    return Member(join, folder)
 
 
 def check_server(member: Member) -> str | None:
-    """Check the server's identity; returns why the site cannot join yet, or None if it can.
-
-    Raises
-    ------
-    FederationError
-        Another server answers, or the certificate has expired.
-    """
+    """Return why the site cannot join yet, or None if it can; raises if the server's certificate is wrong."""
     host, _, port = member.join.server.rpartition(":")
-    context = ssl.create_default_context(cafile=str(member.authority))
+    context = ssl.create_default_context(cafile=str(member.folder / "authority.crt"))
     with closing(HTTPSConnection(host, int(port), timeout=10, context=context)) as connection:
         try:
             connection.connect()
@@ -146,9 +108,7 @@ def _about_certificate(server: str, error: ssl.SSLCertVerificationError) -> str:
 
 def stay_connected(member: Member, say: Say, port: int) -> None:
     """Run the SuperNode until this process is interrupted; restart it if it ends or stops receiving."""
-    program = services.supernode(
-        member.join.server, member.authority, member.key, member.folder, member.home, port
-    )
+    program = services.supernode(member.join.server, member.folder, port)
     log = member.folder / f"{program.name}.log"
     refused_since: float | None = None
     while True:
@@ -169,8 +129,7 @@ def stay_connected(member: Member, say: Say, port: int) -> None:
             )
         say(f"Not connected ({why}); next try in {_PAUSE_S:g} s.")
         time.sleep(_PAUSE_S)
-        missing = check_server(member)
-        if missing is not None:
+        if (missing := check_server(member)) is not None:
             say(f"This site cannot join yet: {missing}.")
 
 
@@ -184,16 +143,14 @@ def _watch(process: subprocess.Popen[bytes], log: Path, start: int, say: Say) ->
             # Keep an incomplete last line for the next time.
             lines, end, rest = (rest + file.read()).rpartition(b"\n")
             text = (lines + end + (rest if ended else b"")).decode(errors="replace")
-            text = _COLOUR.sub("", text)
+            text = services.COLOUR.sub("", text)
             if not connected and "SuperNode ID:" in text:
                 connected = True
                 say("Connected; waiting for questions. Ctrl-C ends it.")
-            answered = text.count("Sent successfully")
-            if answered:
+            if answered := text.count("Sent successfully"):
                 n_answers += answered
                 say(f"Answered {n_answers} question(s).")
-            stuck = _STUCK.search(text) if connected else None
-            if stuck is not None:
+            if connected and (stuck := _STUCK.search(text)):
                 return stuck.group(0)[:200]
             # The SuperNode logs more lines after that.
             refused = refused or _REFUSED in text

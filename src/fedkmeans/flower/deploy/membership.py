@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fedkmeans.errors import ParameterError
 from fedkmeans.flower.deploy import services
-from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, write_settings, write_site
+from fedkmeans.flower.deploy.folder import CONNECTION, FederationFolder, write_site
 
 
 def add_sites(
@@ -16,28 +16,20 @@ def add_sites(
     """Create join files for more sites; returns whether the server already knows the sites.
 
     A running server knows them immediately, a stopped server when it starts. Current runs continue without
-    them.
-
-    Parameters
-    ----------
-    folder : FederationFolder
-    sites : sequence of str
-    public_keys : dict or None
-        Keys of sites that created their own pair.
+    them. `public_keys` has the keys of sites that created their own pair.
     """
     public_keys = public_keys or {}
-    federation = folder.read()
     for site in sites:
         if (folder / "keys" / f"{site}.pub").exists():
             # A new site must not be mistaken for an earlier site with the same name.
             raise ParameterError(f"there is, or was, a site {site!r}; choose another name")
     for site in set(public_keys) - set(sites):
         raise ParameterError(f"a key is given for {site!r}, which is not being added; name it with --site")
+    federation = folder.read()
     federation = replace(federation, sites=(*federation.sites, *sites))
-    authority = (folder / "authority.crt").read_bytes()
     for site in sites:
-        write_site(folder.path, federation, site, authority, public_keys.get(site))
-    write_settings(folder.path, federation)
+        write_site(folder, site, public_keys.get(site))
+    folder.write(federation)
     if not services.is_up(folder):
         return False
     services.register_sites(folder)
@@ -58,4 +50,4 @@ def remove_site(folder: FederationFolder, site: str) -> None:
         del nodes[site]
         folder.keep_nodes(nodes)
     (folder / "join" / f"{site}.toml").unlink(missing_ok=True)
-    write_settings(folder.path, rest)
+    folder.write(rest)

@@ -6,71 +6,53 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.algorithms.state import RoundInfo, State
+from fedkmeans.flower.deploy.files import write_private
 
-_PROGRESS, _STATUS, _STOP = "progress.jsonl", "status.json", "stop"
 
-
-@dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of a run."""
+    """The folder of a run, with the replies of all sites (`journal`), to resume it, and later its `model`."""
 
-    path: Path
-
-    @property
-    def journal(self) -> Path:
-        """All replies of the sites, so that the run can be resumed."""
-        return self.path / "journal"
-
-    @property
-    def model(self) -> Path:
-        """The model, after the run."""
-        return self.path / "model"
+    def __init__(self, path: Path) -> None:
+        self.path, self.journal, self.model = path, path / "journal", path / "model"
+        self._status, self._stop = path / "status.json", path / "stop"
+        self._progress = path / "progress.jsonl"
 
     def make(self) -> None:
         """Create the folder, readable only by its owner: the journal contains the replies of each site."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.path / _STOP).unlink(missing_ok=True)
+        self._stop.unlink(missing_ok=True)
 
     def say(self, status: str, **details: Any) -> None:
         """Write the status of the run: "running", "finished", "interrupted" or "failed"."""
-        with atomic_path(self.path / _STATUS) as temporary:
-            temporary.write_text(json.dumps({"status": status, **details}, indent=2) + "\n", encoding="utf-8")
+        write_private(self._status, json.dumps({"status": status, **details}, indent=2) + "\n")
 
     def status(self) -> dict[str, Any]:
         """Return the status of the run; an empty dict if it has not started."""
-        try:
-            found: dict[str, Any] = json.loads((self.path / _STATUS).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        return found
+        return dict(json.loads(self._status.read_text(encoding="utf-8"))) if self._status.exists() else {}
 
     def ask_to_stop(self) -> None:
         """Request that the run ends after its next round, with the best result so far."""
-        (self.path / _STOP).touch()
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether this was requested."""
-        return (self.path / _STOP).exists()
+        self._stop.touch()
 
     def reporter(self, max_rounds: int | None, silent: Callable[[], dict[str, str]]) -> Callable[..., None]:
         """Return an observer that writes one line per round, and stops the run on request.
 
-        Parameters
-        ----------
-        max_rounds : int or None
-        silent : callable
-            Returns the sites that did not answer in the latest exchange, with the reason.
+        Rounds that were reported before the run was resumed are skipped. `silent` returns the sites that
+        did not answer in the latest exchange, with the reason.
         """
-        self._end_line()
+        path = self._progress
+        told = {(line["restart"], line["round"]) for line in self.progress()}
+        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
+            with path.open("ab") as file:  # the next line must not continue one that was interrupted
+                file.write(b"\n")
 
         def observe(state: State, info: RoundInfo) -> None:
+            if (info.restart, info.round) in told:
+                return
             line = {
                 "time": time.time(),
                 "restart": info.restart,
@@ -81,26 +63,16 @@ class RunFolder:
                 "answered": info.answered,
                 "missing": {name: silent().get(name, "") for name in info.asked if name not in info.answered},
             }
-            with (self.path / _PROGRESS).open("a", encoding="utf-8") as file:
+            with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            if self.should_stop:
+            if self._stop.exists():
                 raise KeyboardInterrupt
 
         return observe
 
-    def _end_line(self) -> None:
-        """Complete a line that was interrupted, so that the next one starts on a new line."""
-        path = self.path / _PROGRESS
-        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
-            with path.open("ab") as file:
-                file.write(b"\n")
-
     def progress(self) -> Iterator[dict[str, Any]]:
         """Yield the lines so far, without incomplete and damaged ones."""
-        path = self.path / _PROGRESS
-        if not path.exists():
-            return
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("\n"):
-                with suppress(ValueError):
-                    yield json.loads(line)
+        text = self._progress.read_text(encoding="utf-8") if self._progress.exists() else ""
+        for line in text.split("\n")[:-1]:
+            with suppress(ValueError):
+                yield json.loads(line)

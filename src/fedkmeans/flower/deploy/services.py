@@ -12,45 +12,39 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedkmeans._utils.atomic_io import atomic_path
+import httpx
+
 from fedkmeans.errors import FederationError
 from fedkmeans.flower.deploy import site_programs
-from fedkmeans.flower.deploy.folder import CONNECTION, LOOPBACK, FederationDetails, FederationFolder
-from fedkmeans.flower.deploy.toml import to_toml
+from fedkmeans.flower.deploy.files import to_toml, write_private
+from fedkmeans.flower.deploy.folder import CONNECTION, FLOWER_FOLDER, LOOPBACK, NODES_FILE, FederationFolder
 from fedkmeans.flower.server_app import NODES_VARIABLE, RUNS_VARIABLE
 
+Say = Callable[[str], None]  # shows a line to the user
+
 _START_S, _END_S, _CALL_S = 60.0, 15.0, 120.0
-# How often Flower looks for work, in seconds; by default every few seconds.
-_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-_QUIET = {
+_SETTINGS = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds; by default Flower looks for work every few seconds
 }
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Loaded here, because little may be done between fork and exec.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# A call for a new process, which then receives SIGTERM when its parent ends, in whatever way. It is prepared
+# here, because little may be done between fork and exec.
+_PR_SET_PDEATHSIG, _ON_LINUX = 1, sys.platform == "linux"
+_END_WITH_PARENT = partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM) if _ON_LINUX else None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with its arguments and environment.
-
-    Attributes
-    ----------
-    name : str
-        Name of its log.
-    command : tuple of str
-    environment : dict
-        Variables in addition to those of this process.
-    """
+    """A program, the name of its log, and the variables that it gets beside those of this process."""
 
     name: str
     command: tuple[str, ...]
@@ -59,8 +53,8 @@ class Program:
     def start(self, logs: Path) -> subprocess.Popen[bytes]:
         """Start it with its own log; signals to this process do not reach it.
 
-        On Linux it receives SIGTERM when this process ends, in whatever way. Otherwise programs of a killed
-        supervisor would keep running and block the ports that the next one needs.
+        On Linux it ends with this process. Otherwise programs of a killed supervisor would keep running and
+        block the ports that the next one needs.
         """
         with (logs / f"{self.name}.log").open("ab") as log:
             return subprocess.Popen(
@@ -71,14 +65,8 @@ class Program:
                 env={**os.environ, "PATH": search_path(), **self.environment},
                 start_new_session=True,
                 umask=0o077,  # databases and caches are private
-                preexec_fn=_end_with_parent if _LIBC is not None else None,
+                preexec_fn=_END_WITH_PARENT,
             )
-
-
-def _end_with_parent() -> None:
-    """Send SIGTERM to this process when its parent ends, in whatever way."""
-    assert _LIBC is not None
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def search_path() -> str:
@@ -88,8 +76,7 @@ def search_path() -> str:
 
 def program(name: str) -> str:
     """Return the path of one of Flower's programs, which are in Python's folder."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
+    found = shutil.which(name, path=search_path())
     if found is None:
         raise FederationError(
             f"Flower's program {name} is missing. Install it with: pip install 'fedkmeans[flower]'"
@@ -97,9 +84,9 @@ def program(name: str) -> str:
     return found
 
 
-def address(federation: FederationDetails) -> str:
+def address(folder: FederationFolder) -> str:
     """Return the address of the SuperLink, on this machine only."""
-    return f"{LOOPBACK}:{federation.internal_port}"
+    return f"{LOOPBACK}:{folder.read().internal_port}"
 
 
 def superlink(folder: FederationFolder) -> Program:
@@ -111,8 +98,7 @@ def superlink(folder: FederationFolder) -> Program:
         *("--ssl-certfile", str(folder / "private/server.crt")),
         *("--ssl-keyfile", str(folder / "private/server.key")),
         "--enable-supernode-auth",
-        *("--database", str(folder.database)),
-        *("--isolation", "process"),
+        *("--database", str(folder / "state/superlink.db"), "--isolation", "process"),
         *("--superexec-auth-secret-file", str(folder / "private/executor.secret")),
         "--disable-runtime-dependency-installation",
     )
@@ -123,76 +109,57 @@ def executor(folder: FederationFolder) -> Program:
     """Return the executor, which starts our ServerApp when a run starts."""
     command = (
         program("flower-superexec"),
-        *("--runtime-api-address", address(folder.read())),
-        *("--root-certificates", str(folder / "authority.crt")),
+        *("--runtime-api-address", address(folder), "--root-certificates", str(folder / "authority.crt")),
         *("--superexec-auth-secret-file", str(folder / "private/executor.secret")),
     )
-    where = {NODES_VARIABLE: str(folder.nodes_file), RUNS_VARIABLE: str(folder / "runs")}
+    where = {NODES_VARIABLE: str(folder / NODES_FILE), RUNS_VARIABLE: str(folder / "runs")}
     return Program("executor", command, {**environment(folder), **where})
 
 
 def gate(folder: FederationFolder, host: str = "0.0.0.0") -> Program:
     """Return the gate, to which sites connect."""
-    federation = folder.read()
     command = (
         *(sys.executable, "-m", "fedkmeans.flower.deploy.gate"),
-        *("--host", host, "--port", str(federation.port)),
+        *("--host", host, "--port", str(folder.read().port)),
         *("--certificate", str(folder / "private/server.crt"), "--key", str(folder / "private/server.key")),
-        *("--superlink", f"https://{address(federation)}", "--authority", str(folder / "authority.crt")),
+        *("--superlink", f"https://{address(folder)}", "--authority", str(folder / "authority.crt")),
     )
     return Program("gate", command)
 
 
-def supernode(server: str, authority: Path, key: Path, site_folder: Path, home: Path, port: int) -> Program:
-    """Return a site's SuperNode; the programs that it may start must be in its home (`site_programs`)."""
+def supernode(server: str, folder: Path, port: int) -> Program:
+    """Return the SuperNode of a site's folder, which has the programs that it may start."""
     command = (
         program("flower-supernode"),
-        *("--superlink", server, "--root-certificates", str(authority)),
-        *("--auth-supernode-private-key", str(key)),
-        *("--port", str(port)),
-        *("--node-config", f"site-folder={json.dumps(str(site_folder))}"),
+        *("--superlink", server, "--root-certificates", str(folder / "authority.crt")),
+        *("--auth-supernode-private-key", str(folder / "key"), "--port", str(port)),
+        *("--node-config", f"site-folder={json.dumps(str(folder))}"),
     )
-    surroundings = {"FLWR_HOME": str(home), "PATH": str(site_programs.folder_of(home))}
-    return Program("supernode", command, {**_QUIET, **_POLL, **surroundings})
+    places = {"FLWR_HOME": str(folder / site_programs.HOME), "PATH": str(folder / site_programs.PROGRAMS)}
+    return Program("supernode", command, {**_SETTINGS, **places})
 
 
 def environment(folder: FederationFolder) -> dict[str, str]:
-    """Return the environment of Flower's programs at the server."""
-    # Connections to this machine use no proxy.
-    direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
-    return {**_QUIET, **_POLL, **direct, "FLWR_HOME": str(folder.flower_home)}
+    """Return the environment of Flower's programs at the server; to this machine they use no proxy."""
+    places = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK, "FLWR_HOME": str(folder / FLOWER_FOLDER)}
+    return {**_SETTINGS, **places}
 
 
 def configure(folder: FederationFolder) -> None:
     """Write the address of the SuperLink to Flower's configuration."""
-    connection = {
-        "address": address(folder.read()),
-        "root-certificates": str((folder / "authority.crt").resolve()),
-    }
+    certificate = (folder / "authority.crt").resolve()
+    connection = {"address": address(folder), "root-certificates": str(certificate)}
     text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n{to_toml(connection)}'
-    folder.flower_home.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder.flower_home / "config.toml") as temporary:  # another call may be reading it
-        temporary.write_text(text, encoding="utf-8")
+    (folder / FLOWER_FOLDER).mkdir(parents=True, exist_ok=True)
+    write_private(folder / FLOWER_FOLDER / "config.toml", text)  # atomically: another call may be reading it
 
 
 def flwr(folder: FederationFolder, *arguments: str) -> dict[str, Any]:
-    """Call Flower's command line for the SuperLink of this federation; see `call_flwr`."""
+    """Call Flower's command line for this federation and return its answer in JSON; raises if it failed."""
     configure(folder)
-    return call_flwr(folder.flower_home, *arguments)
-
-
-def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
-    """Call Flower's command line and return its answer in JSON; raises if the command failed.
-
-    Parameters
-    ----------
-    home : pathlib.Path
-        Flower's folder, whose ``config.toml`` has the address of the SuperLink.
-    *arguments : str
-    """
     done = subprocess.run(
         [program("flwr"), *arguments, "--format", "json"],
-        env={**os.environ, **_QUIET, "FLWR_HOME": str(home)},
+        env={**os.environ, **_SETTINGS, "FLWR_HOME": str(folder / FLOWER_FOLDER)},
         capture_output=True,
         text=True,
         timeout=_CALL_S,
@@ -215,12 +182,10 @@ def call_flwr(home: Path, *arguments: str) -> dict[str, Any]:
 def is_up(folder: FederationFolder) -> bool:
     """Return whether the SuperLink answers."""
     context = ssl.create_default_context(cafile=str(folder / "authority.crt"))
-    direct = urllib.request.ProxyHandler({})
-    opener = urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
+    health = f"https://{address(folder)}/health"
     try:
-        with opener.open(f"https://{address(folder.read())}/health", timeout=5):
-            return True
-    except OSError:
+        return httpx.get(health, verify=context, trust_env=False, timeout=5).is_success
+    except httpx.TransportError:
         return False
 
 
@@ -236,9 +201,8 @@ def wait_until_up(folder: FederationFolder, process: subprocess.Popen[bytes]) ->
 
 def last_line(log: Path) -> str:
     """Return the last line of a log that is not empty, without colours."""
-    text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][-300:] if lines else "(nothing)"
+    text = COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace")).strip() or "(nothing)"
+    return text.splitlines()[-1][-300:]
 
 
 def register_sites(folder: FederationFolder) -> dict[str, int]:
@@ -256,8 +220,7 @@ def register_sites(folder: FederationFolder) -> dict[str, int]:
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Stop programs with SIGTERM, and with SIGKILL if they do not end in time."""
     for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+        process.terminate()
     until = time.monotonic() + _END_S
     for process in processes:
         try:

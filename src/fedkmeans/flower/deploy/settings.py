@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fedkmeans import registry
@@ -14,7 +15,7 @@ from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.errors import ParameterError
 from fedkmeans.flower.transport import WaitPolicy
 
-_WAITING = tuple(part.name for part in fields(WaitPolicy))
+_OWN = ("n_clusters", "algorithm", "seed", "folder", "min_sites")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class RunSettings:
     def estimator(self) -> Any:
         """Return an unfitted estimator with these settings."""
         return registry.make(
-            self.algorithm, n_clusters=self.n_clusters, random_state=self.seed, **dict(self.tuning)
+            self.algorithm, n_clusters=self.n_clusters, random_state=self.seed, **self.tuning
         )
 
     @property
@@ -74,14 +75,10 @@ class RunSettings:
 def to_run_config(settings: RunSettings) -> dict[str, Any]:
     """Return Flower's run configuration with every key; settings that were not given are empty texts."""
     given = {
-        "n_clusters": settings.n_clusters,
-        "algorithm": settings.algorithm,
-        "seed": settings.seed,
-        "folder": settings.folder,
-        "min_sites": settings.min_sites,
+        **{name: getattr(settings, name) for name in _OWN},
         "data": "",
-        **{name: getattr(settings.waiting, name) for name in _WAITING},
-        **{name: _as_text(settings.tuning.get(name, "")) for name in PARAMETERS},
+        **asdict(settings.waiting),
+        **{name: str(settings.tuning.get(name, "")) for name in PARAMETERS},
     }
     # `patience` is a parameter of the estimator and not part of the wait policy.
     return {name.replace("_", "-"): value for name, value in given.items()}
@@ -90,32 +87,20 @@ def to_run_config(settings: RunSettings) -> dict[str, Any]:
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     """Read a run configuration; raises `ParameterError` for invalid settings."""
     named = {key.replace("-", "_"): value for key, value in config.items()}
-    tuning = {name: _read(name, named[name]) for name in PARAMETERS if named.get(name, "") != ""}
-    waiting = {name: named[name] for name in _WAITING if named.get(name, "") != ""}
-    return RunSettings(
-        n_clusters=named.get("n_clusters", 8),
-        algorithm=str(named.get("algorithm", "last-word")),
-        seed=named.get("seed", 0),
-        tuning=tuning,
-        waiting=WaitPolicy(**waiting),
-        folder=str(named.get("folder", "")),
-        min_sites=named.get("min_sites", 1),
-    )
+    tuning = {name: _read(named[name]) for name in PARAMETERS if named.get(name, "") != ""}
+    waiting = {name: named[name] for name in asdict(WaitPolicy()) if named.get(name, "") != ""}
+    own = {"n_clusters": 8, **{name: named[name] for name in _OWN if name in named}}
+    own |= {name: str(own[name]) for name in ("algorithm", "folder") if name in own}
+    return RunSettings(**own, tuning=tuning, waiting=WaitPolicy(**waiting))
 
 
-def _as_text(value: Any) -> Any:
-    return "none" if value is None else str(value) if not isinstance(value, str) else value
-
-
-def _read(name: str, value: Any) -> Any:
+def _read(value: Any) -> Any:
     """Return a parameter from Flower's value: a number, or a text that may be a number."""
     if not isinstance(value, str):
         return value
     if value.lower() == "none":
         return None
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(value)
-        except ValueError:
-            continue
     return value

@@ -1,16 +1,13 @@
 """The folder of a site: its rows, its name and policy, and the deltas it has sent.
 
 Flower starts a new process for every message. The rows are therefore stored as an array that is mapped
-and not read. The client's memory of a running total (`fedkmeans.client.delta_state`) is a small file beside
-it.
+and not read. A small file beside it is the client's memory of a running total (`client.delta_state`).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.client.delta_state import DeltaState
 from fedkmeans.client.site import Site, SitePolicy
 from fedkmeans.errors import DataError, WireError
+from fedkmeans.flower.deploy.files import private_path, write_private
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.sparse import SparseRows
 from fedkmeans.protocol.codec import PREFIX_SIZE, decode, encode, from_bytes, size_in_bytes, to_bytes
@@ -47,18 +44,14 @@ register(KeptDelta)
 def prepare(folder: Path, site: Site) -> None:
     """Write a site's rows, name and policy to a folder, for `open_site`; earlier deltas are deleted.
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Created if it does not exist, readable only by its owner.
-    site : Site
-        A site with dense rows and without weights.
+    The folder is created if it does not exist, readable only by its owner. The site must have dense rows and
+    no weights.
     """
     if isinstance(site.X, SparseRows) or site.sample_weight is not None:
         raise DataError(f"Client {site.name!r}: only tables without weights can be kept for a federation.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / DELTA_FILE).unlink(missing_ok=True)
-    with _private_path(folder / ROWS_FILE) as temporary, temporary.open("wb") as file:
+    with private_path(folder / ROWS_FILE) as temporary, temporary.open("wb") as file:
         np.save(file, np.ascontiguousarray(site.X), allow_pickle=False)
     about = {
         "name": site.name,
@@ -66,8 +59,7 @@ def prepare(folder: Path, site: Site) -> None:
         "min_cluster_size": site.policy.min_cluster_size,
         "kernel": site.table.wanted_kernel,
     }
-    with _private_path(folder / ABOUT_FILE) as temporary:
-        temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    write_private(folder / ABOUT_FILE, json.dumps(about, indent=2) + "\n")
 
 
 def open_site(folder: Path) -> Site:
@@ -95,21 +87,12 @@ def open_site(folder: Path) -> Site:
 def keep(folder: Path, site: Site) -> None:
     """Write the deltas of a site atomically, if there are any."""
     said = [
-        to_bytes(encode(KeptDelta(run, total, state.state())))
+        to_bytes(encode(KeptDelta(run, total, state)))
         for run, totals in site.delta_states.items()
         for total, state in totals.items()
     ]
     if said:
-        with _private_path(folder / DELTA_FILE) as temporary:
-            temporary.write_bytes(b"".join(said))
-
-
-@contextmanager
-def _private_path(path: Path) -> Iterator[Path]:
-    """Like `atomic_path`, and readable only by its owner, even if the folder is not."""
-    with atomic_path(path) as temporary:
-        temporary.chmod(0o600)
-        yield temporary
+        write_private(folder / DELTA_FILE, b"".join(said))
 
 
 def _recall(folder: Path, site: Site) -> None:
@@ -120,8 +103,8 @@ def _recall(folder: Path, site: Site) -> None:
         while data:
             size = size_in_bytes(data[:PREFIX_SIZE])
             said: KeptDelta = decode(from_bytes(data[:size]), KeptDelta, max_header=None)
-            site.delta_states.setdefault(said.run, {})[said.total] = said.state
+            site.keep_delta(said.run, said.total, said.state)
             data = data[size:]
     except WireError as error:
-        site.delta_states.clear()
+        site.forget_deltas()
         log.warning("%s is damaged (%s); the run will ask for all that this site has to say.", path, error)

@@ -8,10 +8,9 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads, split_evenly
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Rows
+from fedkmeans.kernels.base import Clustered, Rows
 from fedkmeans.kernels.numba.jit import kmeans
-from fedkmeans.kernels.numba.jit.buffers import new_workspace
-from fedkmeans.kernels.numba.jit.structures import ClientData, GramBuffers, GramDraws, GramResult
+from fedkmeans.kernels.numba.jit.structures import ClientData, GramDraws, GramResult
 from fedkmeans.kernels.reference.kmeans import BETTER, first_draws, same_row
 from fedkmeans.kernels.sparse import SparseRows
 
@@ -54,36 +53,28 @@ def are_few(rows: Rows, which: IntArray, draws: list[Draws]) -> Any:
 
 def cluster_each(
     data: ClientData, which: IntArray, draws: list[Draws], max_iter: int, n_threads: int
-) -> GramResult:
-    """Cluster the rows of each of the clients `which`, as the plain version's `kmeans` does."""
+) -> list[Clustered | None]:
+    """Cluster the rows of each of the clients `which` as the plain version does; None where it fails."""
     wanted = np.array([draw.k for draw in draws])
     n_trials = np.array([draw.uniforms.shape[2] for draw in draws])
     n_clients, n_init, k, m = len(draws), len(draws[0].firsts), int(wanted.max()), data.X.shape[1]
     uniforms = np.zeros((n_clients, n_init, k, int(n_trials.max())))
+    for place, draw in enumerate(draws):
+        uniforms[place, :, : draw.k - 1, : n_trials[place]] = draw.uniforms
+    drawn = GramDraws(wanted, n_trials, np.array([draw.firsts for draw in draws]), uniforms)
     result = GramResult(
-        chosen=np.zeros((n_clients, n_init, k), dtype=np.int64),
         centroids=np.empty((n_clients, k, m)),
         counts=np.empty((n_clients, k)),
         done=np.ones(n_clients, dtype=np.bool_),
     )
-    for place, draw in enumerate(draws):
-        result.chosen[place, :, 0] = draw.firsts
-        uniforms[place, :, : draw.k - 1, : n_trials[place]] = draw.uniforms
-    sizes = data.starts[which + 1] - data.starts[which]
 
     def work(part: slice) -> None:
-        n = int(sizes[part].max())
-        kmeans.gram_kmeans(
-            data,
-            which[part],
-            GramDraws(wanted[part], n_trials[part], uniforms[part]),
-            same_row(m),
-            BETTER,
-            max_iter,
-            GramBuffers(np.empty(n * n), np.empty(n * m), np.empty(2 * n)),
-            new_workspace(k, m, n, with_gram=True),
-            GramResult(*(numbers[part] for numbers in result)),
-        )
+        some, found = (type(arrays)(*(numbers[part] for numbers in arrays)) for arrays in (drawn, result))
+        kmeans.gram_kmeans(data, which[part], some, same_row(m), BETTER, max_iter, found)
 
+    sizes = data.starts[which + 1] - data.starts[which]
     in_threads(work, [(part,) for part in split_evenly((sizes**2).tolist(), n_threads)], n_threads)
-    return result
+    return [
+        Clustered(centroids[:k], counts[:k]) if done else None
+        for centroids, counts, done, k in zip(*result, wanted, strict=True)
+    ]

@@ -23,16 +23,15 @@ from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels.base import Clustered, DeltaArrays, NewStatistics, Outcome, Rows
 from fedkmeans.kernels.numba import compile_ahead, gram_kmeans
-from fedkmeans.kernels.numba.bounds_cache import BoundsCache
 from fedkmeans.kernels.numba.gram_kmeans import Draws
 from fedkmeans.kernels.numba.jit import kmeans, totals
-from fedkmeans.kernels.numba.jit.structures import ClientData, StepSettings
+from fedkmeans.kernels.numba.jit.structures import StepSettings
 from fedkmeans.kernels.numba.kernel_cache import KernelCache
 from fedkmeans.kernels.numba.local_steps import LocalSteps, by_clusters
-from fedkmeans.kernels.numba.scanning import NOTHING, as_data, as_double, scan_rows
+from fedkmeans.kernels.numba.scanning import as_clients, as_data, as_double, scan_rows
 from fedkmeans.kernels.reference import kernel as reference
-from fedkmeans.kernels.reference.kmeans import BETTER, best_of
-from fedkmeans.kernels.reference.lloyd import cluster_sums, double_block, means, relocate_empty
+from fedkmeans.kernels.reference.kmeans import BETTER, best_of, lloyd
+from fedkmeans.kernels.reference.lloyd import double_block, means
 from fedkmeans.kernels.sparse import SMALL, SparseRows, Table
 
 # Numbers in the local centroids that are held at a time if nothing is kept.
@@ -45,40 +44,30 @@ def _arrays_of(new: NewStatistics) -> tuple[Any, ...]:
     return new.values, new.places, new.factor, new.weight, new.same
 
 
-class Fast:
-    """See `Kernel`."""
+class Fast(reference.Kernel):
+    """The same, faster."""
 
     name = "numba"
 
     def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
         """Label of the nearest centroid for every row."""
         labels = np.empty(len(X), dtype=np.int32)
-        scan_rows(as_data(X), NOTHING, 0, len(X), as_double(centroids), n_threads, labels)
+        scan_rows(as_clients(Rows.of(X)), 0, len(X), as_double(centroids), n_threads, labels)
         return labels.astype(np.intp)
 
     def lloyd_step(
-        self,
-        X: Table,
-        centroids: FloatArray,
-        sample_weight: FloatArray | None = None,
-        n_threads: int = 1,
+        self, X: Table, centroids: FloatArray, sample_weight: FloatArray | None = None, n_threads: int = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Sums and counts per cluster."""
-        weight = as_double(sample_weight)
-        sums, counts, _ = scan_rows(as_data(X), weight, 0, len(X), as_double(centroids), n_threads, sums=True)
-        return sums, counts
+        data = as_clients(Rows.of(X, sample_weight))
+        return scan_rows(data, 0, len(X), as_double(centroids), n_threads, sums=True)[:2]
 
     def inertia(
-        self,
-        X: Table,
-        centroids: FloatArray,
-        sample_weight: FloatArray | None = None,
-        n_threads: int = 1,
+        self, X: Table, centroids: FloatArray, sample_weight: FloatArray | None = None, n_threads: int = 1
     ) -> float:
         """Sum of squared distances to the nearest centroid."""
-        weight = as_double(sample_weight)
-        found = scan_rows(as_data(X), weight, 0, len(X), as_double(centroids), n_threads, inertia=True)
-        return float(found[2].sum())
+        data = as_clients(Rows.of(X, sample_weight))
+        return float(scan_rows(data, 0, len(X), as_double(centroids), n_threads, inertia=True)[2].sum())
 
     def inertia_each(
         self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
@@ -89,57 +78,27 @@ class Fast:
         if bounds is not None:
             with cache.following(bounds):
                 return LocalSteps(rows, cache, which, received, _ONE_STEP, n_threads=n_threads).score(bounds)
-        inner, outer = (n_threads, 1) if len(which) < n_threads else (1, n_threads)
-
-        def work(client: int) -> float:
-            X, weight = rows.shard(client)
-            return self.inertia(X, received, weight, inner)
-
-        return np.array(in_threads(work, [(int(client),) for client in which], outer))
+        return super().inertia_each(rows, which, received, n_threads)
 
     def lloyd(
         self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:
         """Lloyd's steps until no label changes."""
-        rows = Rows(X, np.array([0, len(X)]), sample_weight)
-        bounds = cache_of(rows).find_bounds(rows, as_double(centroids), with_gram=False)
-        before: IntArray | None = None
-        for _ in range(max_iter):
-            labels, moved, counts = self._one_step(rows, as_double(centroids), bounds)
-            if before is not None and np.array_equal(labels, before):
-                break
-            before = labels
-            if not counts.all():
-                sums, counts = cluster_sums(X, labels, len(centroids), sample_weight)
-                _, sums, counts = relocate_empty(X, centroids, labels, sums, counts, sample_weight)
-                moved = means(sums, counts, otherwise=centroids)
-            centroids = moved
-        return centroids
-
-    def _one_step(
-        self, rows: Rows, received: FloatArray, bounds: BoundsCache | None
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Labels, means and counts of all rows, with the bounds of the last step if there are any."""
+        rows = Rows.of(X, sample_weight)
         cache = cache_of(rows)
-        if bounds is not None:
-            found = LocalSteps(rows, cache, np.array([0]), received, _ONE_STEP).follow(bounds)
-            return bounds.arrays.labels.copy(), found.centroids(0), found.counts[0]
-        labels: IntArray = np.empty(len(rows.X), dtype=np.int32)
-        sums, counts, _ = scan_rows(cache.data, cache.weight, 0, len(labels), received, 1, labels, sums=True)
-        return labels, means(sums, counts, otherwise=received), counts
+        bounds = cache.find_bounds(rows, as_double(centroids), with_gram=False)
 
-    def kmeans(
-        self,
-        X: Table,
-        n_clusters: int,
-        rng: np.random.Generator,
-        n_init: int = 1,
-        max_iter: int = 300,
-        sample_weight: FloatArray | None = None,
-    ) -> FloatArray:
-        """k-means from `n_init` starts."""
-        rows = Rows(X, np.array([0, len(X)]), sample_weight)
-        return self.kmeans_each(rows, np.array([0]), [n_clusters], [rng], n_init, max_iter)[0].centroids
+        def step(centroids: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+            """Labels, means and counts, with the bounds of the last step if there are any."""
+            received = as_double(centroids)
+            if bounds is not None:
+                found = LocalSteps(rows, cache, np.array([0]), received, _ONE_STEP).follow(bounds)
+                return bounds.arrays.labels.copy(), found.centroids(0), found.counts[0]
+            labels: IntArray = np.empty(len(X), dtype=np.int32)
+            sums, counts, _ = scan_rows(cache.data, 0, len(X), received, 1, labels, sums=True)
+            return labels, means(sums, counts, otherwise=received), counts
+
+        return lloyd(X, centroids, max_iter, sample_weight, step)
 
     def kmeans_each(
         self,
@@ -152,7 +111,7 @@ class Fast:
         n_threads: int = 1,
     ) -> list[Clustered]:
         """k-means on the rows of each client."""
-        weights = cache_of(rows).weights
+        weights = cache_of(rows).weighted.weight
         draws = [
             Draws.of(weights[rows.part(client)], k, rng, n_init)
             for client, k, rng in zip(which, n_clusters, rngs, strict=True)
@@ -166,27 +125,21 @@ class Fast:
         few = np.flatnonzero(gram_kmeans.are_few(rows, which, draws))
         size = max(1, _HELD // (max(draw.k for draw in draws) * rows.X.shape[1]))
         results: dict[int, Clustered] = {}
-        chosen: dict[int, IntArray] = {}
         for start in range(0, len(few), size):
-            some, cache = few[start : start + size], cache_of(rows)
+            some = few[start : start + size]
             some_draws = [draws[place] for place in some]
-            data = ClientData(cache.data, cache.weights, rows.starts)
-            found = gram_kmeans.cluster_each(data, which[some], some_draws, max_iter, n_threads)
-            for index, (place, draw) in enumerate(zip(some, some_draws, strict=True)):
-                if found.chosen[index, 0, 0] >= 0:
-                    chosen[place] = found.chosen[index, :, : draw.k]
-                if found.done[index]:
-                    results[place] = Clustered(
-                        found.centroids[index, : draw.k], found.counts[index, : draw.k]
-                    )
+            found = gram_kmeans.cluster_each(
+                cache_of(rows).weighted, which[some], some_draws, max_iter, n_threads
+            )
+            results |= {place: one for place, one in zip(some, found, strict=True) if one is not None}
 
         def alone(place: int) -> Clustered:
             X, weight = rows.shard(which[place])
             if isinstance(X, SparseRows) and X.size <= SMALL:
                 # So few rows are clustered faster as dense rows.
-                dense = Rows(X.dense(), np.array([0, len(X)]), weight)
+                dense = Rows.of(X.dense(), weight)
                 return self._cluster(dense, np.array([0]), [draws[place]], max_iter, 1)[0]
-            starts = iter(chosen[place] if place in chosen else self._plusplus(X, draws[place], weight))
+            starts = self._plusplus(X, draws[place], weight)
             centroids = best_of(
                 len(draws[place].firsts),
                 lambda: self.lloyd(X, double_block(X, next(starts)), max_iter, weight),
@@ -205,9 +158,7 @@ class Fast:
         weight = np.ones(len(X)) if sample_weight is None else as_double(sample_weight)
         for first, uniforms in zip(*draws, strict=True):
             chosen = np.full(draws.k, first)
-            closest, distances = np.empty(len(X)), np.empty((uniforms.shape[1], len(X)))
-            start_rows = np.empty((uniforms.shape[1], X.shape[1]))
-            kmeans.plusplus(as_data(X), weight, uniforms, BETTER, chosen, closest, distances, start_rows)
+            kmeans.plusplus(as_data(X), X.shape[1], weight, uniforms, BETTER, chosen)
             yield chosen
 
     def local_steps(
@@ -215,7 +166,6 @@ class Fast:
         rows: Rows,
         which: IntArray,
         centroids: FloatArray,
-        *,
         max_local: int,
         tol_local: float,
         empty_clusters: str,
@@ -224,15 +174,8 @@ class Fast:
     ) -> Outcome:
         """Local steps of some clients; the plain version relocates empty clusters."""
         if empty_clusters == "relocate":
-            return reference.KERNEL.local_steps(
-                rows,
-                which,
-                centroids,
-                max_local=max_local,
-                tol_local=tol_local,
-                empty_clusters=empty_clusters,
-                inertia=inertia,
-                n_threads=n_threads,
+            return super().local_steps(
+                rows, which, centroids, max_local, tol_local, empty_clusters, inertia, n_threads
             )
         settings = StepSettings(int(max_local), float(tol_local), empty_clusters == "drop")
         cache, received = cache_of(rows), as_double(centroids)
@@ -241,7 +184,11 @@ class Fast:
         if bounds is None:
             return steps.scan()
         with cache.following(bounds):
-            return steps.follow(bounds)
+            outcome = steps.follow(bounds)
+            if inertia:
+                add_inertia = steps.add_cached_inertia if max_local == 1 else steps.add_inertia
+                add_inertia(bounds, outcome)
+            return outcome
 
     def renew(
         self,
@@ -288,7 +235,7 @@ class Fast:
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
         """Start to compile what such local steps need, in another process and once per machine."""
         if cache_of(rows).may_follow(rows, k, with_gram=max_local > 1):
-            compile_ahead.start(cache_of(rows).data.dtype, max_local)
+            compile_ahead.start(cache_of(rows).data.X.dtype, "steps" if max_local > 1 else "step")
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
         """All if answers are kept, else as many as have 32 MB of local centroids."""
@@ -300,7 +247,7 @@ class Fast:
 def cache_of(rows: Rows) -> KernelCache:
     """What is kept about these rows."""
     if rows.cache is None:
-        rows.cache = KernelCache(as_data(rows.X), as_double(rows.sample_weight), len(rows.X))
+        rows.cache = KernelCache(as_clients(rows))
     cache: KernelCache = rows.cache
     return cache
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from fedkmeans.kernels.base import Rows
 from fedkmeans.kernels.numba.bounds_cache import BoundsCache
 from fedkmeans.kernels.numba.jit import gram
 from fedkmeans.kernels.numba.jit.common import FEW_TERMS, SINGLE
-from fedkmeans.kernels.numba.jit.structures import Grams
-from fedkmeans.kernels.numba.row_copies import Copies
+from fedkmeans.kernels.numba.jit.structures import ClientData, Copies, Grams
 from fedkmeans.kernels.sparse import SparseRows
 
 # Clients with more rows are scanned, not followed.
@@ -28,6 +27,9 @@ FOLLOWED_ROWS = 2**14
 FOLLOWED_COLUMNS = 17
 # Bytes that may be kept: this many, or twice the size of the rows in double precision if that is more.
 LEAST_MEMORY = 2**27
+# The range of bytes is found from so many rows, and covers at most so many standard deviations around the
+# mean.
+_SAMPLE, _DEVIATIONS = 256, 20
 # Bounds of so many runs and restarts that take turns on the same rows are kept.
 _MOST_RUNS = 16
 
@@ -46,63 +48,77 @@ class GramMatrices:
             errors=np.zeros(n_clients),
         )
 
-    def prepare(self, data: Any, weights: FloatArray, starts: IntArray, which: IntArray) -> None:
+    def prepare(self, data: ClientData, which: IntArray) -> None:
         """Compute the matrices of these clients that are missing."""
         arrays = self.arrays
         for client in which[arrays.scales[which] == 0]:
-            part = slice(starts[client], starts[client + 1])
-            X, weight, offset = data[part], weights[part], arrays.offsets[client]
+            part = slice(data.starts[client], data.starts[client + 1])
+            X, weight, offset = data.X[part], data.weight[part], arrays.offsets[client]
             products = np.empty((len(X), len(X)))
             scale, error = gram.prepare_gram(
-                X, products, arrays.lengths[part], np.empty(X.shape), np.empty(X.shape[1]), SINGLE,
-                float(weight.max() / weight.min()),
-            )  # fmt: skip
+                X, products, arrays.lengths[part], SINGLE, float(weight.max() / weight.min())
+            )
             arrays.pool[offset : offset + products.size] = products.ravel()
             arrays.errors[client] = error
             arrays.scales[client] = scale  # last: from now on the matrix counts as computed
 
-    @staticmethod
-    def n_bytes(rows: Rows) -> int:
-        """Size of the matrices in bytes."""
-        return int(4 * (rows.sizes**2).sum())
 
-
-@dataclass(slots=True)
+@dataclass
 class KernelCache:
     """What the compiled kernel keeps about a table of rows.
 
-    `weight` has length zero if rows have no weights; `ones` are made when they are needed.
+    `data` are the rows for compiled code; their weight has length zero if there are no weights.
     """
 
-    data: Any
-    weight: FloatArray
-    n_rows: int
+    data: ClientData
     grams: GramMatrices | None = None
-    copies: Copies | None = None
     runs: list[BoundsCache] = field(default_factory=list)
-    ones: FloatArray = field(default_factory=lambda: np.empty(0))
     followed: dict[tuple[int, bool], bool] = field(default_factory=dict)
 
-    @property
-    def weights(self) -> FloatArray:
-        """A weight for each row."""
-        if not len(self.weight) and not len(self.ones):
-            self.ones = np.ones(self.n_rows)
-        return self.weight if len(self.weight) else self.ones
+    @cached_property
+    def weighted(self) -> ClientData:
+        """The rows with a weight for each."""
+        ones = np.ones(0 if len(self.data.weight) else self.data.starts[-1])
+        return self.data._replace(weight=ones) if len(ones) else self.data
+
+    @cached_property
+    def copies(self) -> Copies:
+        """Copies of the rows as bytes, which are filled in when they are first needed."""
+        n, m = self.data.X.shape
+        # 256 evenly spaced numbers over the range of some rows except outliers. If something overflows,
+        # minimum and maximum are used, or any spacing that is positive and has a finite inverse.
+        numbers = np.asarray(self.data.X[:: max(1, n // _SAMPLE)], dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            middle, away = numbers.mean(), _DEVIATIONS * numbers.std()
+            lowest, highest = np.fmax(numbers.min(), middle - away), np.fmin(numbers.max(), middle + away)
+            spacing = float(highest - lowest) / 255
+        if self.data.X.dtype == np.uint8:
+            lowest, spacing = 0.0, 1.0
+        return Copies(
+            filled=np.zeros(len(self.data.starts) - 1, dtype=np.bool_),
+            rows=np.empty((n, m), dtype=np.uint8),
+            squares=np.empty(n, dtype=np.int64),
+            misses=np.empty(n),
+            lowest=float(lowest),
+            spacing=spacing if 1e-300 < spacing < np.inf else 1.0,
+        )
 
     def may_follow(self, rows: Rows, k: int, with_gram: bool) -> bool:
-        """The result of `may_follow`, computed once."""
-        key = k, with_gram
-        if key not in self.followed:
-            self.followed[key] = may_follow(rows, k, with_gram)
-        return self.followed[key]
+        """Whether keeping bounds and answers for these rows pays off, and memory suffices; found once."""
+        if (k, with_gram) not in self.followed:
+            m = rows.X.shape[1]
+            few = k < 2 or m < FOLLOWED_COLUMNS or k * m <= FEW_TERMS or isinstance(rows.X, SparseRows)
+            most_rows = min(FOLLOWED_ROWS, 2 * m) if with_gram else FOLLOWED_ROWS
+            fits = _n_bytes(rows, k, with_gram, with_gram) <= allowed_bytes(rows)
+            self.followed[k, with_gram] = not few and rows.sizes.max() <= most_rows and fits
+        return self.followed[k, with_gram]
 
     def nearest_bounds(self, centroids: FloatArray, with_gram: bool | None = None) -> BoundsCache | None:
         """Bounds of the run whose latest centroids are nearest to these; None if no run is near."""
         candidates = [
             run
             for run in self.runs
-            if len(run.results.counts[0]) == len(centroids) and with_gram in (None, run.with_gram)
+            if len(run.centroids) == len(centroids) and with_gram in (None, run.with_gram)
         ]
         if not candidates:
             return None
@@ -145,17 +161,6 @@ def allowed_bytes(rows: Rows) -> int:
 
 def _n_bytes(rows: Rows, k: int, with_gram: bool, grams: bool) -> int:
     """Bytes of the bounds of a run together with what all runs share."""
-    shared = Copies.n_bytes(rows) + (GramMatrices.n_bytes(rows) if grams else 0)
-    return BoundsCache.n_bytes(rows, k, with_gram) + shared
-
-
-def may_follow(rows: Rows, k: int, with_gram: bool) -> bool:
-    """Whether keeping bounds and answers for these rows pays off, and memory suffices."""
-    m = rows.X.shape[1]
-    few = k < 2 or m < FOLLOWED_COLUMNS or k * m <= FEW_TERMS
-    if few or isinstance(rows.X, SparseRows):
-        return False
-    n_bytes = _n_bytes(rows, k, with_gram, with_gram)
-    largest = int(rows.sizes.max())
-    most_rows = min(FOLLOWED_ROWS, 2 * m) if with_gram else FOLLOWED_ROWS
-    return largest <= most_rows and n_bytes <= allowed_bytes(rows)
+    n, m = rows.X.shape
+    of_grams = 4 * int((rows.sizes**2).sum()) if grams else 0
+    return BoundsCache.n_bytes(rows, k, with_gram) + int(n * (m + 16)) + of_grams

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,17 +11,15 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads, split_evenly
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Changes, Rows
+from fedkmeans.kernels.base import Outcome, Rows
 from fedkmeans.kernels.numba import compile_ahead
-from fedkmeans.kernels.numba.bounds_cache import BoundsCache, empty_results
+from fedkmeans.kernels.numba.bounds_cache import BoundsCache
 from fedkmeans.kernels.numba.jit import bounds as jit_bounds
 from fedkmeans.kernels.numba.jit import clients, follow, totals
-from fedkmeans.kernels.numba.jit.buffers import new_workspace
 from fedkmeans.kernels.numba.jit.common import AS_RECEIVED, MEAN
-from fedkmeans.kernels.numba.jit.structures import ClientData, LocalResults, StepSettings
+from fedkmeans.kernels.numba.jit.structures import LocalResults, StepSettings, new_results
 from fedkmeans.kernels.numba.kernel_cache import GramMatrices, KernelCache
-from fedkmeans.kernels.numba.row_copies import Copies
-from fedkmeans.kernels.numba.scanning import are_large, as_double, new_scratch, scan_rows
+from fedkmeans.kernels.numba.scanning import are_large, as_double, scan_rows
 from fedkmeans.kernels.reference.lloyd import means
 
 # From this many products of numbers on, work is shared with another thread. A client that was asked before
@@ -29,48 +27,29 @@ from fedkmeans.kernels.reference.lloyd import means
 WORTH_THREADS, _FOLLOWED = 2**20, 1 / 256
 
 
-@dataclass(slots=True)
-class StoredOutcome:
-    """An `Outcome` that is stored in `LocalResults`: that of client a is at places[a]."""
+@dataclass(slots=True, kw_only=True)
+class StoredOutcome(Outcome):
+    """An outcome in arrays of the kernel: where the status (P, k) says so, centroids are as received."""
 
-    results: LocalResults
-    places: IntArray
+    status: Any
     received: FloatArray
     n_threads: int
-    inertia: FloatArray | None = None
-    received_inertia: FloatArray | None = None
-    changes: Changes | None = None
-
-    @property
-    def counts(self) -> FloatArray:
-        """Of the first step."""
-        return np.asarray(self.results.counts[self.places])
-
-    @property
-    def last_counts(self) -> FloatArray:
-        """Of the last step."""
-        return np.asarray(self.results.last_counts[self.places])
 
     def centroids(self, place: int) -> FloatArray:
         """Local centroids of one client."""
         client = self.places[place]
-        own = self.results.status[client] != AS_RECEIVED
-        return np.where(own[:, None], self.results.means[client], self.received)
+        own = self.status[client] != AS_RECEIVED
+        return np.where(own[:, None], self.stack[client], self.received)
 
     def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
         """Add Σ ω c and Σ c, several clusters at a time."""
-        weights = as_double(weights)
-
-        def add(first: int, last: int) -> None:
-            clients.add_up(
-                weights, self.places, self.received, self.results, first, last, weighted_sum, plain_sum
-            )
-
-        by_clusters(add, len(self.received), self.received.size * len(self.places), self.n_threads)
-
-    def stacked(self) -> tuple[FloatArray, IntArray]:
-        """Local centroids of clusters with points, where the kernel keeps them."""
-        return self.results.means, self.places
+        before = as_double(weights), self.places, self.received, self.stack, self.status
+        by_clusters(
+            lambda first, last: clients.add_up(*before, first, last, weighted_sum, plain_sum),
+            len(self.received),
+            self.received.size * len(self.places),
+            self.n_threads,
+        )
 
 
 def by_clusters(function: Callable[[int, int], None], k: int, n_numbers: int, n_threads: int) -> None:
@@ -81,7 +60,7 @@ def by_clusters(function: Callable[[int, int], None], k: int, n_numbers: int, n_
     in_threads(function, list(pairwise(edges)), n_threads)
 
 
-@dataclass(slots=True)
+@dataclass
 class LocalSteps:
     """Local steps of some clients, and two ways to make them."""
 
@@ -93,118 +72,82 @@ class LocalSteps:
     inertia: bool = False
     n_threads: int = 1
 
-    sizes: IntArray = field(init=False)
-
     def __post_init__(self) -> None:
         self.sizes = self.rows.sizes[self.which]
 
-    def _weighted(self) -> ClientData:
-        """The rows with a weight for each."""
-        return ClientData(self.cache.data, self.cache.weights, self.rows.starts)
-
-    def _in_threads(self, function: Any, places: IntArray, share: Any = 1.0) -> None:
-        """Call a function with parts of the places that take about equally long; little work in one thread.
+    def _parts(self, places: IntArray, share: Any = 1.0) -> tuple[list[tuple[IntArray]], int]:
+        """Return parts of the places that take about equally long, and how many threads they are worth.
 
         `share` is the part of all products that is computed, for each place or for all.
         """
         sizes = self.sizes[places]
         n_threads = self.n_threads if (sizes * share).sum() * self.received.size > WORTH_THREADS else 1
-        parts = split_evenly(sizes.tolist(), n_threads)
-        in_threads(function, [(places[part],) for part in parts], n_threads)
-
-    def _label_follower(self, bounds: BoundsCache) -> Callable[[IntArray, Any, Any], None]:
-        """A function that finds the first labels of some clients, in any thread."""
-        cache = self.cache
-        if cache.copies is None:
-            cache.copies = Copies(cache.data, len(self.rows.starts) - 1)
-        near = bounds.start_query(self.received, cache.copies)
-        data, copies = self._weighted(), cache.copies.arrays
-
-        def follow_labels(which: IntArray, scratch: Any, workspace: Any) -> None:
-            jit_bounds.follow_labels(
-                data, which, self.received, bounds.latest, copies, near, bounds.arrays, scratch, workspace
-            )
-
-        return follow_labels
+        return [(places[part],) for part in split_evenly(sizes.tolist(), n_threads)], n_threads
 
     def score(self, bounds: BoundsCache) -> FloatArray:
         """Sum of squared distances to the received centroids, for each client."""
-        data, scores, follow_labels = (
-            self._weighted(),
-            np.empty(len(self.which)),
-            self._label_follower(bounds),
-        )
+        data, copies, scores = self.cache.weighted, self.cache.copies, np.empty(len(self.which))
 
         def work(part: IntArray) -> None:
-            scratch, workspace = bounds.take_buffers(data.X.dtype)
             which, found = self.which[part], np.empty(len(part))
-            follow_labels(which, scratch, workspace)
+            jit_bounds.follow_labels(data, which, self.received, bounds.latest, copies, bounds.arrays)
             follow.score_clients(data, which, self.received, bounds.arrays, found)
             scores[part] = found
-            bounds.buffers.append((scratch, workspace))
 
-        self._in_threads(work, np.arange(len(self.which)))
+        in_threads(work, *self._parts(np.arange(len(self.which))))
         bounds.end_query(self.which, self.received)
         return scores
 
-    def step_follower(self, bounds: BoundsCache) -> Callable[[IntArray, Any], None]:
-        """A function that makes the local steps of some clients from their first labels, in any thread."""
-        cache, data = self.cache, self._weighted()
-        if bounds.with_gram and cache.grams is None:
-            cache.grams = GramMatrices(self.rows)
-        grams = cache.grams
-        number = bounds.setting_number(self.settings)
-
-        def follow_steps(which: IntArray, workspace: Any) -> None:
-            if grams is None or self.settings.max_local == 1:
-                follow.follow_step(data, which, bounds.arrays, workspace)
-                return
-            grams.prepare(*data, which)
-            follow.follow_steps(
-                data, which, self.received, self.settings, number, grams.arrays, bounds.arrays, workspace
-            )
-
-        return follow_steps
-
     def follow(self, bounds: BoundsCache) -> StoredOutcome:
         """Make the steps with bounds and answers of the previous query."""
-        dtype = self.cache.data.dtype
-        follow_labels, follow_steps = self._label_follower(bounds), self.step_follower(bounds)
+        cache, received, settings = self.cache, self.received, self.settings
+        data, copies = cache.weighted, cache.copies
+        if bounds.with_gram and cache.grams is None:
+            cache.grams = GramMatrices(self.rows)
+        grams, number = cache.grams, bounds.setting_number(settings)
 
         def work(part: IntArray) -> None:
-            scratch, workspace = bounds.take_buffers(dtype)
             which = self.which[part]
-            follow_labels(which, scratch, workspace)
-            compile_ahead.wait(dtype, compile_ahead.STEPS)
-            follow_steps(which, workspace)
-            bounds.buffers.append((scratch, workspace))
+            jit_bounds.follow_labels(data, which, received, bounds.latest, copies, bounds.arrays)
+            compile_ahead.wait()
+            if grams is None or settings.max_local == 1:
+                follow.follow_step(data, which, bounds.arrays)
+            else:
+                grams.prepare(data, which)
+                follow.follow_steps(data, which, received, settings, number, grams.arrays, bounds.arrays)
 
         new = bounds.arrays.last_query[self.which] < 0
-        self._in_threads(work, np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED))
-        bounds.end_query(self.which, self.received)
-        outcome = StoredOutcome(bounds.results, self.which, self.received, self.n_threads)
-        if self.inertia:
-            self._add_inertia(bounds, outcome)
-        return outcome
+        in_threads(work, *self._parts(np.arange(len(self.which)), np.where(new, 1.0, _FOLLOWED)))
+        bounds.end_query(self.which, received)
+        return self._outcome(bounds.arrays.results, self.which)
 
-    def _add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
-        if self.settings.max_local == 1:
-            self._add_cached_inertia(bounds, outcome)
-            return
-        n_clients, k = bounds.results.counts.shape
-        data, inertia, received_inertia = self._weighted(), np.empty((n_clients, k)), np.empty(n_clients)
+    def _outcome(self, results: LocalResults, places: IntArray) -> StoredOutcome:
+        return StoredOutcome(
+            counts=results.counts[places],
+            last_counts=results.last_counts[places],
+            stack=results.means,
+            places=places,
+            status=results.status,
+            received=self.received,
+            n_threads=self.n_threads,
+        )
+
+    def add_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Find the inertia after `follow`."""
+        data, n_clients = self.cache.weighted, len(self.rows.starts) - 1
+        inertia, received_inertia = np.empty((n_clients, len(self.received))), np.empty(n_clients)
 
         def work(part: IntArray) -> None:
             follow.inertia_of_clients(
                 data, self.which[part], self.received, bounds.arrays, inertia, received_inertia
             )
 
-        self._in_threads(work, np.arange(len(self.which)))
+        in_threads(work, *self._parts(np.arange(len(self.which))))
         outcome.inertia, outcome.received_inertia = inertia[self.which], received_inertia[self.which]
 
-    def _add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
-        """Inertia after one local step, from what changed since the last time."""
-        data, results, cache = self._weighted(), bounds.results, bounds.inertia_cache(self.rows)
+    def add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
+        """Find the inertia after one local step, from what changed since the last time."""
+        data, results, cache = self.cache.weighted, bounds.arrays.results, bounds.inertia_cache(self.rows)
         previous, moved = cache.begin(self.which, self.received)
 
         def work(part: IntArray) -> None:
@@ -213,7 +156,7 @@ class LocalSteps:
                 cache.arrays,
             )  # fmt: skip
 
-        self._in_threads(work, np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED))
+        in_threads(work, *self._parts(np.arange(len(self.which)), np.where(previous < 0, 1.0, _FOLLOWED)))
         outcome.changes = cache.finish(self.which, previous)
         outcome.inertia = cache.arrays.within[self.which]
         outcome.received_inertia = (outcome.inertia + cache.arrays.away[self.which]).sum(axis=1)
@@ -221,24 +164,20 @@ class LocalSteps:
     def scan(self) -> StoredOutcome:
         """Make each step by one pass over the rows; nothing is kept."""
         k, m = self.received.shape
-        data = ClientData(self.cache.data, self.cache.weight, self.rows.starts)
-        results = empty_results(len(self.which), k, m, self.inertia)
+        data = self.cache.data
+        results = new_results(len(self.which), k, m, self.inertia)
         places = np.arange(len(self.which))
         large = are_large(data.X, data.starts[self.which], data.starts[self.which + 1], m)
 
         def work(some: IntArray) -> None:
-            scratch = new_scratch(data.X, k, m, int(self.sizes[some].max()))
-            clients.scan_clients(
-                data, self.which[some], some, self.received, self.settings, scratch, new_workspace(k, m, 0),
-                results,
-            )  # fmt: skip
+            clients.scan_clients(data, self.which[some], some, self.received, self.settings, results)
 
         small = places[~large]
         if len(small):
-            self._in_threads(work, small)
+            in_threads(work, *self._parts(small))
         for place in places[large]:
             self._scan_large(int(place), results)
-        outcome = StoredOutcome(results, places, self.received, self.n_threads)
+        outcome = self._outcome(results, places)
         if self.inertia:
             outcome.inertia, outcome.received_inertia = results.inertia, results.received_inertia
         return outcome
@@ -250,9 +189,8 @@ class LocalSteps:
         active, local = np.arange(len(self.received)), self.received
         for step in range(self.settings.max_local):
             sums, counts, own = scan_rows(
-                self.cache.data, self.cache.weight, start, stop, local, self.n_threads, sums=True,
-                inertia=self.inertia,
-            )  # fmt: skip
+                self.cache.data, start, stop, local, self.n_threads, sums=True, inertia=self.inertia
+            )
             if step == 0:
                 results.counts[place] = counts
                 if self.inertia:

@@ -9,9 +9,10 @@ import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
-from fedkmeans.kernels.numba import compile_ahead
-from fedkmeans.kernels.numba.jit import buffers, scan, sparse
-from fedkmeans.kernels.numba.jit.structures import Csr
+from fedkmeans.kernels.base import Rows
+from fedkmeans.kernels.numba.jit import clients as dense
+from fedkmeans.kernels.numba.jit import sparse
+from fedkmeans.kernels.numba.jit.structures import ClientData, Csr
 from fedkmeans.kernels.sparse import SparseRows, Table
 
 # Rows with more numbers are scanned in up to so many parts. This does not depend on the number of threads,
@@ -30,6 +31,11 @@ def as_data(X: Table) -> Any:
     if isinstance(X, SparseRows):
         return Csr(*(_as_array(numbers) for numbers in (X.data, X.indices, X.indptr)))
     return _as_array(X)
+
+
+def as_clients(rows: Rows) -> ClientData:
+    """The rows of clients in such a form."""
+    return ClientData(as_data(rows.X), as_double(rows.sample_weight), rows.starts)
 
 
 def _as_array(X: DataArray) -> DataArray:
@@ -59,13 +65,6 @@ def as_double(values: FloatArray | None) -> FloatArray:
     return NOTHING if values is None else np.array(values, dtype=np.float64, order="C")
 
 
-def new_scratch(data: Any, k: int, m: int, n: int) -> Any:
-    """Buffers to scan n rows."""
-    if isinstance(data, Csr):
-        return buffers.new_sparse_scratch(k, m)
-    return buffers.new_scratch(k, m, n, data.dtype)
-
-
 def are_large(data: Any, starts: IntArray, stops: IntArray, m: int) -> Any:
     """Whether clients have so much data that several threads should scan one of them, shape (N,)."""
     if isinstance(data, Csr):
@@ -86,8 +85,7 @@ def _parts(data: Any, start: int, stop: int, k: int, m: int) -> list[tuple[int, 
 
 
 def scan_rows(
-    data: Any,
-    weight: FloatArray,
+    clients: ClientData,
     start: int,
     stop: int,
     centroids: FloatArray,
@@ -97,6 +95,7 @@ def scan_rows(
     inertia: bool = False,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """One pass over rows: labels, sums (k, m), counts (k,) and inertia (k,), as far as they are wanted."""
+    data, weight, _ = clients
     k, m = centroids.shape
 
     def work(first: int, last: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -105,12 +104,7 @@ def scan_rows(
             np.zeros(k) if sums else NOTHING,
             np.zeros(k) if inertia else NOTHING,
         )
-        scratch = new_scratch(data, k, m, last - first)
-        if isinstance(data, Csr):
-            sparse.scan_sparse(data, weight, first, last, centroids, scratch, labels, *part)
-        else:
-            compile_ahead.wait(data.dtype, compile_ahead.SCAN)
-            scan.scan(data, weight, first, last, centroids, scratch, labels, *part)
+        (sparse if isinstance(data, Csr) else dense).scan(data, weight, first, last, centroids, labels, *part)
         return part
 
     total, *others = in_threads(work, _parts(data, start, stop, k, m), n_threads)

@@ -1,108 +1,60 @@
-"""The plain kernel: `fedkmeans.kernels.reference.lloyd`, one client after the other."""
+"""The plain kernel: `fedkmeans.kernels.reference.lloyd`, one client after the other.
+
+Other kernels are derived from it, so it is also the interface of a kernel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels.base import Clustered, DeltaArrays, LocalSummary, NewStatistics, Rows
+from fedkmeans.kernels.base import Clustered, DeltaArrays, LocalSummary, NewStatistics, Outcome, Rows
 from fedkmeans.kernels.reference import kmeans, lloyd, totals
 from fedkmeans.kernels.sparse import Table
 
 
-@dataclass(frozen=True, slots=True)
-class Summaries:
-    """An `Outcome` with one summary per client."""
-
-    summaries: list[LocalSummary]
-
-    @property
-    def counts(self) -> FloatArray:
-        """Of the first step."""
-        return np.array([local.counts for local in self.summaries])
-
-    @property
-    def last_counts(self) -> FloatArray:
-        """Of the last step."""
-        return np.array([local.last_counts for local in self.summaries])
-
-    @property
-    def inertia(self) -> FloatArray:
-        """Per cluster; NaN if not requested."""
-        return np.array([local.inertia for local in self.summaries])
-
-    @property
-    def received_inertia(self) -> FloatArray:
-        """Over all clusters; NaN if not requested."""
-        return np.array([local.received_inertia for local in self.summaries])
-
-    changes = None
-
-    def centroids(self, place: int) -> FloatArray:
-        """Local centroids of one client."""
-        return self.summaries[place].centroids.copy()
-
-    def stacked(self) -> tuple[FloatArray, IntArray]:
-        """Local centroids of all clients."""
-        return np.stack([local.centroids for local in self.summaries]), np.arange(len(self.summaries))
-
-    def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
-        """Add Σ ω c and Σ c."""
-        for local, weight in zip(self.summaries, weights, strict=True):
-            weighted_sum += weight[:, None] * local.centroids
-            plain_sum += local.centroids
-
-
-class Plain:
-    """See `Kernel`."""
+class Kernel:
+    """The arithmetic on rows; all kernels find the same labels."""
 
     name = "numpy"
 
     def assign(self, X: Table, centroids: FloatArray, n_threads: int = 1) -> IntArray:
-        """Label of the nearest centroid for every row."""
+        """Label of the nearest centroid for every row, shape (n,); the first one wins a tie."""
         return lloyd.assign(X, centroids)
 
     def lloyd_step(
-        self,
-        X: Table,
-        centroids: FloatArray,
-        sample_weight: FloatArray | None = None,
-        n_threads: int = 1,
+        self, X: Table, centroids: FloatArray, sample_weight: FloatArray | None = None, n_threads: int = 1
     ) -> tuple[FloatArray, FloatArray]:
-        """Sums and counts per cluster."""
+        """Sums (k, m) and counts (k,) of the rows nearest to each centroid."""
         return lloyd.cluster_sums(X, lloyd.assign(X, centroids), len(centroids), sample_weight)
 
     def inertia(
-        self,
-        X: Table,
-        centroids: FloatArray,
-        sample_weight: FloatArray | None = None,
-        n_threads: int = 1,
+        self, X: Table, centroids: FloatArray, sample_weight: FloatArray | None = None, n_threads: int = 1
     ) -> float:
-        """Sum of squared distances to the nearest centroid."""
+        """Sum of squared distances of all rows to their nearest centroid."""
         labels = lloyd.assign(X, centroids)
         return float(lloyd.inertia_per_cluster(X, centroids, labels, sample_weight).sum())
 
     def inertia_each(
         self, rows: Rows, which: IntArray, centroids: FloatArray, n_threads: int = 1
     ) -> FloatArray:
-        """The same for the rows of each client."""
+        """The inertia of each of the clients `which`, shape (A,)."""
+        inner, outer = (n_threads, 1) if len(which) < n_threads else (1, n_threads)
 
         def work(client: int) -> float:
             X, weight = rows.shard(client)
-            return self.inertia(X, centroids, weight)
+            return self.inertia(X, centroids, weight, inner)
 
-        return np.array(in_threads(work, [(int(client),) for client in which], n_threads))
+        return np.array(in_threads(work, [(int(client),) for client in which], outer))
 
     def lloyd(
         self, X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
     ) -> FloatArray:
-        """Lloyd's steps until no label changes."""
+        """Lloyd's steps until no label changes, shape (k, m); empty clusters are relocated."""
         return kmeans.lloyd(X, centroids, max_iter, sample_weight)
 
     def kmeans(
@@ -114,8 +66,9 @@ class Plain:
         max_iter: int = 300,
         sample_weight: FloatArray | None = None,
     ) -> FloatArray:
-        """k-means from `n_init` starts."""
-        return kmeans.kmeans(X, n_clusters, rng, n_init, max_iter, sample_weight)
+        """k-means from `n_init` k-means++ starts: the best centroids, shape (k, m)."""
+        rows = Rows.of(X, sample_weight)
+        return self.kmeans_each(rows, np.array([0]), [n_clusters], [rng], n_init, max_iter)[0].centroids
 
     def kmeans_each(
         self,
@@ -127,11 +80,11 @@ class Plain:
         max_iter: int = 300,
         n_threads: int = 1,
     ) -> list[Clustered]:
-        """k-means on the rows of each client."""
+        """The result of `kmeans` on the rows of each of the clients `which`."""
 
         def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
             X, weight = rows.shard(client)
-            return Clustered(self.kmeans(X, k, rng, n_init, max_iter, weight))
+            return Clustered(kmeans.kmeans(X, k, rng, n_init, max_iter, weight))
 
         return in_threads(work, list(zip(which, n_clusters, rngs, strict=True)), n_threads)
 
@@ -140,28 +93,27 @@ class Plain:
         rows: Rows,
         which: IntArray,
         centroids: FloatArray,
-        *,
         max_local: int,
         tol_local: float,
         empty_clusters: str,
         inertia: bool = False,
         n_threads: int = 1,
-    ) -> Summaries:
-        """Local steps of some clients."""
+    ) -> Outcome:
+        """Local steps of the clients `which`; see `lloyd.local_update`."""
 
         def work(client: int) -> LocalSummary:
             X, weight = rows.shard(client)
-            return lloyd.local_update(
-                X,
-                centroids,
-                max_local=max_local,
-                tol_local=tol_local,
-                empty_clusters=empty_clusters,
-                sample_weight=weight,
-                with_inertia=inertia,
-            )
+            return lloyd.local_update(X, centroids, max_local, tol_local, empty_clusters, weight, inertia)
 
-        return Summaries(in_threads(work, [(int(client),) for client in which], n_threads))
+        found = in_threads(work, [(int(client),) for client in which], n_threads)
+        return Outcome(
+            counts=np.array([local.counts for local in found]),
+            last_counts=np.array([local.last_counts for local in found]),
+            stack=np.array([local.centroids for local in found]),
+            places=np.arange(len(found)),
+            inertia=np.array([local.inertia for local in found]),
+            received_inertia=np.array([local.received_inertia for local in found]),
+        )
 
     def renew(
         self,
@@ -172,7 +124,7 @@ class Plain:
         new: NewStatistics,
         n_threads: int = 1,
     ) -> None:
-        """Replace statistics of clients in a running total."""
+        """Replace statistics of clients in a running total; see `totals.renew`."""
         totals.renew(high, low, last, slots, new)
 
     def renew_deltas(
@@ -184,17 +136,17 @@ class Plain:
         total: FloatArray,
         n_threads: int = 1,
     ) -> None:
-        """Find what changed at clients and add it to a total."""
+        """Find what changed at clients and add it to a total; see `totals.renew_deltas`."""
         totals.renew_deltas(state, slots, modes, new, total)
 
     renew_numbers = staticmethod(totals.renew_numbers)
 
     def expect(self, rows: Rows, k: int, max_local: int) -> None:
-        """Do nothing: there is nothing to prepare."""
+        """Prepare in the background for such local steps with k centroids, which follow soon."""
 
     def at_a_time(self, rows: Rows, centroids: FloatArray) -> int:
-        """As many clients as have 32 MB of local centroids."""
+        """Number of clients to pass to `local_steps` at a time: as many as have 32 MB of local centroids."""
         return max(1, 2**22 // centroids.size)
 
 
-KERNEL = Plain()
+KERNEL = Kernel()

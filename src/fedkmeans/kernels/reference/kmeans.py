@@ -114,23 +114,36 @@ def same_row(m: int) -> float:
 
 
 def lloyd(
-    X: Table, centroids: FloatArray, max_iter: int, sample_weight: FloatArray | None = None
+    X: Table,
+    centroids: FloatArray,
+    max_iter: int,
+    sample_weight: FloatArray | None = None,
+    step: Callable[[FloatArray], tuple[IntArray, FloatArray, FloatArray]] | None = None,
 ) -> FloatArray:
     """Lloyd's steps until no label changes; empty clusters are relocated.
+
+    `step` may find labels, means and counts in another way.
 
     Returns
     -------
     ndarray of shape (k, m)
     """
+
+    def plain_step(centroids: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        labels = assign(X, centroids)
+        sums, counts = cluster_sums(X, labels, len(centroids), sample_weight)
+        return labels, means(sums, counts, otherwise=centroids), counts
+
     before: IntArray | None = None
     for _ in range(max_iter):
-        labels = assign(X, centroids)
+        labels, moved, counts = (step or plain_step)(centroids)
         if before is not None and np.array_equal(labels, before):
             break
-        before = labels
-        sums, counts = cluster_sums(X, labels, len(centroids), sample_weight)
-        _, sums, counts = relocate_empty(X, centroids, labels, sums, counts, sample_weight)
-        centroids = means(sums, counts, otherwise=centroids)
+        if not counts.all():
+            sums, counts = cluster_sums(X, labels, len(centroids), sample_weight)
+            _, sums, counts = relocate_empty(X, centroids, labels, sums, counts, sample_weight)
+            moved = means(sums, counts, otherwise=centroids)
+        before, centroids = labels, moved
     return centroids
 
 

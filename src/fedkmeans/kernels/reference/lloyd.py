@@ -227,7 +227,6 @@ def relocate_empty(
 def local_update(
     X: Table,
     centroids: FloatArray,
-    *,
     max_local: int,
     tol_local: float,
     empty_clusters: str = "keep",

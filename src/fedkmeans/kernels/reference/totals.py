@@ -70,7 +70,8 @@ def renew_deltas(
     slots : ndarray of shape (A,)
         Places of the clients in `state`.
     modes : ndarray of shape (A,)
-        0 if nothing of the client was counted, 1 if its pending change was, 2 if that was not.
+        0 if nothing of the client was counted, 1 if its pending change was, 2 if that was not; 3 is
+        like 0, for a client whose arrays are still zero.
     new : NewStatistics
     total : ndarray of shape (2, k, m + 2)
         High and low part; changed in place.
@@ -86,7 +87,7 @@ def renew_deltas(
         elif mode == 1:
             high[:], low[:] = plus(high, low, pending)
         pending[:] = numbers - high - low
-        state.settled[slot] = ~pending.any(axis=1)
+        state.settled[slot] = np.where(pending.any(axis=1), np.nan, new.weight[a])
         total[0], total[1] = plus(total[0], total[1], pending)
 
 

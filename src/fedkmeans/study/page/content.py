@@ -2,115 +2,107 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from PIL import Image
+from scipy.optimize import linear_sum_assignment
 
-from fedkmeans._utils.typing import FloatArray
+from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.study.figures import Look, looks_of
-from fedkmeans.study.page.pictures import ends, matched, strip, view_of
 from fedkmeans.study.plan import AlgorithmPlan, Plan
-from fedkmeans.study.plots import INK, PALETTE
-from fedkmeans.study.results import METRICS, Place, averages, cells_of, curve_of, is_better, places_of
+from fedkmeans.study.plots import INK, MARKERS, PALETTE
+from fedkmeans.study.results import METRICS, averages, curve_of, is_better, numbers_of_clients, places_of
 from fedkmeans.study.tables import summarize
 
 # Most runs to draw; more make a browser slow.
 MOST_RUNS = 10_000
 # The same colours, lighter, for a dark page.
-_DARK = dict(
-    zip(
-        (*PALETTE, INK),
-        ("#4BA3E3", "#E69F00", "#1FB58A", "#D993BD", "#EE7F45", "#E4E4E4", "#9AD4F5", "#E4E4E4"),
-        strict=True,
-    )
-)
+_LIGHT = ("#4BA3E3", "#E69F00", "#1FB58A", "#D993BD", "#EE7F45", "#E4E4E4", "#9AD4F5", "#E4E4E4")
+_DARK = dict(zip((*PALETTE, INK), _LIGHT, strict=True))
 # Plotly's names for matplotlib's markers.
-_SYMBOLS = {
-    "o": "circle",
-    "s": "square",
-    "^": "triangle-up",
-    "D": "diamond",
-    "v": "triangle-down",
-    "P": "cross",
-    "X": "x",
-}
+_SYMBOLS = dict(
+    zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x"), strict=True)
+)
+_POINT = ("clients", "runs", "of", "mean", "std")
+_TABLE = ("runs", "mean", "best", "std", "paper_mean", "paper_best", "paper_std", "off_by_std", "z")
 _SHARES = {"half": 0.5, "all": 1.0}
 _DIGITS = 7
+# Rows of at least so many numbers are pictures, if the number is a square.
+_LEAST_PIXELS = 64
+_MOST_COLUMNS = 50
+# Few shades make small files.
+_SHADES = 64
 
 
 class Cell(NamedTuple):
-    """Runs that differ only in their number and seed.
+    """Runs that differ only in their number and seed; pooled ones have neither a place nor clients."""
 
-    Attributes
-    ----------
-    data, algorithm : int
-        Positions in the plan.
-    place : int or None
-        Position in `places`; None for pooled data.
-    clients : int or None
-        Clients per round; None for pooled data.
-    """
-
-    data: int
+    data: int  # positions in the plan and in `places_of`
     place: int | None
     algorithm: int
-    clients: int | None
+    clients: int | None  # per round
 
 
 def page_content(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> dict[str, Any]:
-    """Return all that the page draws.
-
-    Parameters
-    ----------
-    plan : Plan
-    frame : DataFrame
-        From `load_results`.
-    centroids : mapping of key to ndarray of shape (k, m)
-        Of the first runs.
-    """
-    groups, looks = group_runs(plan, frame), looks_of(plan)
+    """Return all that the page draws; the arguments are those of `write_report`."""
+    groups, looks, places = group_runs(plan, frame), looks_of(plan), places_of(plan)
     metrics = [name for name in METRICS if frame[name].notna().any()]
-    clients = sorted(int(n) for n in frame["clients_per_round"].dropna().unique())
-    views = data_views(plan, groups, frame, centroids)
+    clients = numbers_of_clients(frame)
+    kept = {  # only first runs have centroids
+        cell: centroids[key]
+        for cell, rows in groups.items()
+        for key in frame.loc[rows, "key"]
+        if key in centroids
+    }
+    views = [_view([one for cell, one in kept.items() if cell.data == i]) for i in range(len(plan.data))]
+    several = len({data.title for data in plan.data}) > 1
     content = {
         "name": plan.name,
         "metrics": [{"name": name, "title": METRICS[name], "better": is_better(name)} for name in metrics],
         "algorithms": [_algorithm(one, looks[one.name]) for one in plan.algorithms],
         "data": [
-            {"name": one.name, "title": one.title, "view": views[number]}
-            for number, one in enumerate(plan.data)
+            {"name": one.name, "title": one.title, "view": view}
+            for one, view in zip(plan.data, views, strict=True)
         ],
-        "places": [_place(plan, place) for place in places(plan)],
+        "places": [
+            {
+                "data": plan.data.index(place.data),
+                "title": place.title,
+                "label": f"{place.data.title}, {place.title}" if several else place.title,
+            }
+            for place in places
+        ],
         "clients": clients,
         "tables": {
-            share: {name: tables(plan, frame, name, clients, best) for name in metrics}
+            share: {name: _tables(plan, frame, name, clients or [None], best) for name in metrics}
             for share, best in _SHARES.items()
         },
         "averages": {
-            share: {name: points(plan, frame, name, best) for name in metrics}
+            share: {name: _rows(plan, averages(plan, frame, name, best), _POINT) for name in metrics}
             for share, best in _SHARES.items()
         },
-        "cells": [cell._asdict() | summary(frame.loc[rows]) for cell, rows in groups.items()],
+        "cells": [cell._asdict() | _summary(frame.loc[rows]) for cell, rows in groups.items()],
         "runs": runs(frame, groups, metrics),
         "curves": curves(frame, groups),
-        "centroids": pictures(groups, frame, centroids, views),
+        "centroids": _pictures(groups, kept, views),
     }
-    tidied: dict[str, Any] = tidy(content)
-    return tidied
+    return dict(tidy(content))
 
 
 def _algorithm(one: AlgorithmPlan, look: Look) -> dict[str, Any]:
-    settings = ", ".join(f"{name} = {value}" for name, value in one.parameters.items())
     dashes = () if look.linestyle == "-" else look.linestyle[1]
     return {
         "name": one.name,
         "title": one.title,
         "kind": one.algorithm,
         "pooled": one.is_pooled,
-        "settings": settings,
+        "settings": ", ".join(f"{name} = {value}" for name, value in one.parameters.items()),
         "colour": {"light": look.color, "dark": _DARK.get(look.color, look.color)},
         "symbol": _SYMBOLS.get(look.marker, "star"),
         # In pixels; matplotlib counts in widths of the line.
@@ -118,36 +110,20 @@ def _algorithm(one: AlgorithmPlan, look: Look) -> dict[str, Any]:
     }
 
 
-def places(plan: Plan) -> list[Place]:
-    """Return each data set with each distribution, in the order of the tables."""
-    return [place for group in places_of(plan).values() for place in group]
-
-
-def _place(plan: Plan, place: Place) -> dict[str, Any]:
-    several = len({data.title for data in plan.data}) > 1
-    return {
-        "data": plan.data.index(place.data),
-        "title": place.title,
-        "label": f"{place.data.title}, {place.title}" if several else place.title,
-    }
-
-
 def group_runs(plan: Plan, frame: pd.DataFrame) -> dict[Cell, list[int]]:
     """Return the rows of the frame that belong to each cell, in the order of the frame."""
-    data = {one.name: number for number, one in enumerate(plan.data)}
-    algorithms = {one.name: number for number, one in enumerate(plan.algorithms)}
-    known = {(place.data.name, place.distribution.name): number for number, place in enumerate(places(plan))}
-    columns = [frame[name] for name in ("data", "distribution", "algorithm", "clients_per_round")]
+    data, algorithms = [one.name for one in plan.data], [one.name for one in plan.algorithms]
+    places = [(place.data.name, place.distribution.name) for place in places_of(plan)]
     groups: dict[Cell, list[int]] = {}
-    for row, name, distribution, algorithm, n in zip(frame.index, *columns, strict=True):
-        pooled = pd.isna(n)
-        place = None if pooled else known[name, distribution]
-        cell = Cell(data[name], place, algorithms[algorithm], None if pooled else int(n))
+    for row, run in zip(frame.index, frame.to_dict("records"), strict=True):
+        n = None if pd.isna(run["clients_per_round"]) else int(run["clients_per_round"])
+        place = None if n is None else places.index((run["data"], run["distribution"]))
+        cell = Cell(data.index(run["data"]), place, algorithms.index(run["algorithm"]), n)
         groups.setdefault(cell, []).append(row)
     return groups
 
 
-def summary(runs: pd.DataFrame) -> dict[str, Any]:
+def _summary(runs: pd.DataFrame) -> dict[str, Any]:
     """Return how the runs of a cell stopped, and how long they took."""
     return {
         "runs": len(runs),
@@ -157,43 +133,27 @@ def summary(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def points(plan: Plan, frame: pd.DataFrame, metric: str, best: float) -> list[dict[str, Any]]:
-    """Return the result of `averages`, with positions of place and algorithm instead of names."""
-    known = {(place.data.title, place.distribution.name): number for number, place in enumerate(places(plan))}
-    algorithms = [one.name for one in plan.algorithms]
-    return [
-        {
-            "place": known[row["data"], row["distribution"]],
-            "algorithm": algorithms.index(row["algorithm"]),
-            "clients": row["clients_per_round"],
-            **{name: row[name] for name in ("runs", "of", "mean", "std")},
-        }
-        for row in averages(plan, frame, metric, best).to_dict(orient="records")
-    ]
-
-
-def tables(
-    plan: Plan, frame: pd.DataFrame, metric: str, clients: Iterable[int], best: float
+def _tables(
+    plan: Plan, frame: pd.DataFrame, metric: str, clients: Iterable[int | None], best: float
 ) -> dict[str, Any]:
-    """Return the rows of the tables of a metric by clients per round ("none" if all are pooled)."""
-    return {str(n): _table(plan, frame, metric, n, best) for n in clients} or {
-        "none": _table(plan, frame, metric, None, best)
+    """Return the tables of a metric by clients per round ("none" if all are pooled)."""
+    return {
+        "none" if n is None else str(n): _rows(plan, summarize(plan, frame, metric, n, best), _TABLE)
+        for n in clients
     }
 
 
-def _table(
-    plan: Plan, frame: pd.DataFrame, metric: str, clients: int | None, best: float
-) -> list[dict[str, Any]]:
-    names = ["runs", "mean", "best", "std", "paper_mean", "paper_best", "paper_std", "off_by_std", "z"]
-    numbers = summarize(plan, frame, metric, clients, best)[names].itertuples(index=False)
-    all_places = places(plan)
+def _rows(plan: Plan, cells: pd.DataFrame, columns: Iterable[str]) -> list[dict[str, Any]]:
+    """Return some columns of means, with positions of place and algorithm instead of names."""
+    places = [(place.data.title, place.distribution.name) for place in places_of(plan)]
+    algorithms = [one.name for one in plan.algorithms]
     return [
         {
-            "place": all_places.index(place),
-            "algorithm": plan.algorithms.index(algorithm),
-            **dict(zip(names, row, strict=True)),
+            "place": places.index((row["data"], row["distribution"])),
+            "algorithm": algorithms.index(row["algorithm"]),
+            **{name: row[name] for name in columns},
         }
-        for (place, algorithm), row in zip(cells_of(plan), numbers, strict=True)
+        for row in cells.rename(columns={"clients_per_round": "clients"}).to_dict("records")
     ]
 
 
@@ -211,52 +171,33 @@ def runs(frame: pd.DataFrame, groups: Mapping[Cell, list[int]], metrics: Iterabl
 
 def curves(frame: pd.DataFrame, groups: Mapping[Cell, list[int]]) -> list[dict[str, Any]]:
     """Return score and movement by round, of the runs that recorded them."""
-    return [
-        {"cell": index} | _curve(run)
-        for index, rows in enumerate(groups.values())
-        for run in frame.loc[rows].to_dict(orient="records")
-        if isinstance(run["curve"], Mapping)
-    ]
-
-
-def _curve(run: Mapping[Any, Any]) -> dict[str, Any]:
-    rounds, scores = curve_of(run)
-    moved = {int(r): value for r, value in run["movement"].items()}
-    return {
-        "run": run["run"],
-        "round": [int(r) for r in rounds],
-        "score": scores.tolist(),
-        "movement": [moved.get(int(r)) for r in rounds],
-    }
+    found = []
+    for index, rows in enumerate(groups.values()):
+        for run in frame.loc[rows].to_dict("records"):
+            if isinstance(run["curve"], Mapping):
+                rounds, scores = curve_of(run)
+                moved = [run["movement"].get(f"{number:.0f}") for number in rounds]
+                found.append(
+                    {"cell": index, "run": run["run"], "round": rounds.astype(int).tolist(),
+                     "score": scores.tolist(), "movement": moved}
+                )  # fmt: skip
+    return found
 
 
 # --- centroids ---------------------------------------------------------------------------------
 
 
-def data_views(
-    plan: Plan,
-    groups: Mapping[Cell, list[int]],
-    frame: pd.DataFrame,
-    centroids: Mapping[str, FloatArray],
-) -> list[dict[str, Any]]:
-    """Return how to show the centroids of each data set, and which values are white and black."""
-    views: list[dict[str, Any]] = []
-    for number in range(len(plan.data)):
-        found = [one for cell, one in _kept(groups, frame, centroids).items() if cell.data == number]
-        if not found:
-            views.append({"kind": "missing"})
-            continue
-        columns = found[0].shape[1]
-        paper, ink = ends(found)
-        views.append({"kind": view_of(columns), "columns": columns, "paper": paper, "ink": ink})
-    return views
+def _view(found: list[FloatArray]) -> dict[str, Any]:
+    """Return how to show the centroids of a data set, and which values are white and black."""
+    if not found:
+        return {"kind": "missing"}
+    columns = found[0].shape[1]
+    paper, ink = ends(found)
+    return {"kind": view_of(columns), "columns": columns, "paper": paper, "ink": ink}
 
 
-def pictures(
-    groups: Mapping[Cell, list[int]],
-    frame: pd.DataFrame,
-    centroids: Mapping[str, FloatArray],
-    views: list[dict[str, Any]],
+def _pictures(
+    groups: Iterable[Cell], kept: Mapping[Cell, FloatArray], views: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the centroids of each cell, by its number: a picture, or rows of numbers.
 
@@ -264,26 +205,57 @@ def pictures(
     """
     first: dict[int, FloatArray] = {}
     shown: dict[str, Any] = {}
-    numbers = {cell: index for index, cell in enumerate(groups)}
-    for cell, found in _kept(groups, frame, centroids).items():
+    for number, cell in enumerate(groups):
         view = views[cell.data]
-        ordered = matched(found, first.setdefault(cell.data, found))
-        if view["kind"] == "images":
-            shown[str(numbers[cell])] = strip(ordered, view["paper"], view["ink"])
-        elif view["kind"] != "none":
-            shown[str(numbers[cell])] = ordered.tolist()
+        if cell not in kept or view["kind"] == "none":
+            continue
+        ordered = matched(kept[cell], first.setdefault(cell.data, kept[cell]))
+        is_image = view["kind"] == "images"
+        shown[str(number)] = strip(ordered, view["paper"], view["ink"]) if is_image else ordered.tolist()
     return shown
 
 
-def _kept(
-    groups: Mapping[Cell, list[int]], frame: pd.DataFrame, centroids: Mapping[str, FloatArray]
-) -> dict[Cell, FloatArray]:
-    kept = {}
-    for cell, rows in groups.items():
-        keys = [key for key in frame.loc[rows, "key"] if key in centroids]
-        if keys:
-            kept[cell] = centroids[keys[0]]
-    return kept
+def view_of(n_columns: int) -> str:
+    """Return how to show centroids of so many columns: "images", "plane", "table" or "none"."""
+    if n_columns >= _LEAST_PIXELS and math.isqrt(n_columns) ** 2 == n_columns:
+        return "images"
+    if n_columns == 2:
+        return "plane"
+    return "table" if n_columns <= _MOST_COLUMNS else "none"
+
+
+def matched(centroids: FloatArray, reference: FloatArray) -> FloatArray:
+    """Return the centroids (k, m) in the order of the nearest ones of the reference, one to one.
+
+    If the shapes differ, the order is not changed.
+    """
+    if centroids.shape != reference.shape:
+        return centroids
+    a, b = np.nan_to_num(reference.astype(np.float64)), np.nan_to_num(centroids.astype(np.float64))
+    distances = (a**2).sum(axis=1)[:, None] - 2 * a @ b.T + (b**2).sum(axis=1)
+    order: IntArray = linear_sum_assignment(distances)[1]
+    return centroids[order]
+
+
+def ends(found: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return least and largest value of all centroids; first the one nearer to most values, drawn white."""
+    values = np.concatenate([centroids.ravel() for centroids in found]).astype(np.float64)
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return (low, high) if np.nanmedian(values) <= (low + high) / 2 else (high, low)
+
+
+def strip(centroids: FloatArray, paper: float, ink: float) -> str:
+    """Return centroids (k, m) as square pictures below each other, as the data URI of a PNG file.
+
+    The value `paper` is drawn white, and `ink` black.
+    """
+    side = math.isqrt(centroids.shape[1])
+    depth = (np.nan_to_num(centroids, nan=paper).astype(np.float64) - paper) / ((ink - paper) or 1.0)
+    steps = np.rint((1 - np.clip(depth, 0, 1)) * (_SHADES - 1))
+    pixels = np.rint(steps * (255 / (_SHADES - 1))).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels.reshape(-1, side)).save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
 def tidy(value: Any) -> Any:
@@ -294,7 +266,7 @@ def tidy(value: Any) -> Any:
         return [tidy(one) for one in value]
     if value is None or isinstance(value, str | bool):
         return value
-    if value is pd.NA or value is pd.NaT:
+    if pd.isna(value):
         return None
     if isinstance(value, int | np.integer):
         return int(value)

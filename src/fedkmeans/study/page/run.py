@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -10,15 +11,16 @@ from string import Template
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedkmeans._utils.atomic_io import atomic_path
 from fedkmeans.model import Model
-from fedkmeans.study.page.pictures import ends, strip, view_of
+from fedkmeans.study.page.content import ends, strip, view_of
 from fedkmeans.study.page.study import described, part
 from fedkmeans.study.plots import new_figure
 
-# Most clients, and most columns of centroids, in a table.
-_MOST_CLIENTS, _MOST_COLUMNS = 200, 50
+_MOST_CLIENTS = 200  # in a table
+_SHOWN = ("restart", "round", "movement", "estimate", "score", "participants", "asked")
 
 
 def write_run_report(
@@ -36,9 +38,8 @@ def write_run_report(
     missing : dict or None
         For each client that did not answer: the reason, once for each time.
     """
-    text = page(model, title, missing or {})
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(page(model, title, missing or {}), encoding="utf-8")
 
 
 def page(model: Model, title: str, missing: Mapping[str, Sequence[str]]) -> str:
@@ -58,7 +59,6 @@ def page(model: Model, title: str, missing: Mapping[str, Sequence[str]]) -> str:
 def _facts(model: Model) -> list[tuple[str, str]]:
     card = model.card
     data, result = card["data"], card["result"]
-    versions = ", ".join(f"{name} {version}" for name, version in card["versions"].items())
     return [
         ("Clusters", f"{len(model.centroids):,}"),
         ("Rows", f"{data['n_samples']:,} at {len(data['clients']):,} clients"),
@@ -69,13 +69,12 @@ def _facts(model: Model) -> list[tuple[str, str]]:
         ("Score per sample", f"{result['score_per_sample']:,.6g}"),
         ("Seed", str(card["seed"])),
         ("Made", str(card["created"]).replace("T", " ").replace("+00:00", " UTC")),
-        ("Versions", versions),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in card["versions"].items())),
     ]
 
 
 def _lead(card: Mapping[str, Any]) -> str:
-    sent = sum(card["history"].get("bytes_sent") or [0])
-    received = sum(card["history"].get("bytes_received") or [0])
+    sent, received = (sum(card["history"].get(f"bytes_{way}") or [0]) for way in ("sent", "received"))
     lead = "Movement: how far the centroids moved in a round. Answers: clients that answered, of those asked."
     if not sent + received:
         return lead
@@ -91,70 +90,61 @@ def _size(n_bytes: int) -> str:
 
 def _figure(history: Mapping[str, Sequence[Any]]) -> str:
     """Return movement, score and answers by round as SVG, one line for each restart."""
-    columns = {
-        name: np.array([np.nan if value is None else value for value in history.get(name, ())], dtype=float)
-        for name in ("restart", "round", "movement", "estimate", "score", "participants", "asked")
-    }
-    if not len(columns["round"]):
+    rounds = pd.DataFrame(dict(history)).reindex(columns=list(_SHOWN)).astype(float)
+    if not len(rounds):
         return "<p>This algorithm has no rounds.</p>"
     panels = {"movement": "movement", "participants": "answers"}
-    if np.isfinite(columns["score"]).any():
+    if np.isfinite(rounds["score"]).any():
         panels["score"] = "score per sample"
-    elif np.isfinite(columns["estimate"]).any():
+    elif np.isfinite(rounds["estimate"]).any():
         panels["estimate"] = "score, as the server estimates it"
     fig = new_figure((4.2 * len(panels), 3.0))
     for place, (name, label) in enumerate(panels.items()):
         ax = fig.add_subplot(1, len(panels), place + 1)
-        _draw(ax, columns, name)
+        _draw(ax, rounds, name)
         ax.set_ylabel(label)
     drawn = io.StringIO()
     fig.savefig(drawn, format="svg", facecolor="white")
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]  # without the XML header
 
 
-def _draw(ax: Any, columns: Mapping[str, Any], name: str) -> None:
-    for restart in np.unique(columns["restart"]):
-        shown = (columns["restart"] == restart) & np.isfinite(columns[name])
-        ax.plot(columns["round"][shown], columns[name][shown], marker=".", linewidth=1)
+def _draw(ax: Any, rounds: pd.DataFrame, name: str) -> None:
+    for _, restart in rounds[np.isfinite(rounds[name])].groupby("restart"):
+        ax.plot(restart["round"], restart[name], marker=".", linewidth=1)
     ax.set_xlabel("round")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    if name == "movement" and (columns[name] > 0).any():
+    if name == "movement" and (rounds[name] > 0).any():
         ax.set_yscale("log", nonpositive="mask")
     if name == "participants":
-        first = columns["restart"] == columns["restart"][0]
-        ax.plot(columns["round"][first], columns["asked"][first], linestyle=":", linewidth=1, color="gray")
+        first = rounds[rounds["restart"] == rounds["restart"].iloc[0]]
+        ax.plot(first["round"], first["asked"], linestyle=":", linewidth=1, color="gray")
         ax.set_ylim(0, None)
         ax.yaxis.get_major_locator().set_params(integer=True)
 
 
 def _clients(clients: Sequence[Mapping[str, Any]], missing: Mapping[str, Sequence[str]]) -> str:
-    shown = clients[:_MOST_CLIENTS]
-    rows = [
-        (client["name"], f"{client['n_samples']:,}", _why(missing.get(client["name"], ())))
-        for client in shown
-    ]
-    rows += [(name, "–", _why(missing[name])) for name in missing if name not in {c["name"] for c in clients}]
-    note = f"<p>… and {len(clients) - len(shown):,} more</p>" if len(clients) > len(shown) else ""
-    return _table(["client", "rows", "no answer"], rows) + note
+    names = [client["name"] for client in clients]
+    sizes = [f"{client['n_samples']:,}" for client in clients]
+    rows = [(name, n, _why(missing.get(name, ()))) for name, n in zip(names, sizes, strict=True)]
+    absent = [(name, "–", _why(reasons)) for name, reasons in missing.items() if name not in names]
+    more = len(names) - _MOST_CLIENTS
+    note = f"<p>… and {more:,} more</p>" if more > 0 else ""
+    return _table(["client", "rows", "no answer"], [*rows[:_MOST_CLIENTS], *absent]) + note
 
 
 def _why(reasons: Sequence[str]) -> str:
-    if not reasons:
-        return "never"
-    counted = {reason: list(reasons).count(reason) for reason in reasons}
-    return "; ".join(
-        f"{times:,} time(s): {reason}" if reason else f"{times:,} time(s)"
-        for reason, times in counted.items()
-    )
+    counted = Counter(reasons).items()
+    texts = [f"{times:,} time(s)" + (f": {reason}" if reason else "") for reason, times in counted]
+    return "; ".join(texts) or "never"
 
 
 def _centroids(model: Model) -> str:
     n_clusters, n_columns = model.centroids.shape
-    if view_of(n_columns) == "images":
-        paper, ink = ends([model.centroids])
-        picture = strip(model.centroids, paper, ink)
+    view = view_of(n_columns)
+    if view == "images":
+        picture = strip(model.centroids, *ends([model.centroids]))
         return f'<img alt="{n_clusters} centroids as pictures, one below the other" src="{picture}">'
-    if n_columns > _MOST_COLUMNS:
+    if view == "none":
         return f"<p>{n_clusters:,} centroids of {n_columns:,} columns are too many numbers for a page.</p>"
     names = model.feature_names or [f"x{j}" for j in range(n_columns)]
     rows = [

@@ -37,9 +37,8 @@ def write_report(
     path : path
         The file; it loads nothing else.
     """
-    text = page(plan, frame, centroids)
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(page(plan, frame, centroids), encoding="utf-8")
 
 
 def page(plan: Plan, frame: pd.DataFrame, centroids: Mapping[str, FloatArray]) -> str:
@@ -77,11 +76,16 @@ def part(name: str) -> str:
 def facts(plan: Plan, frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Return what was run, as pairs of a name and a text."""
     finished = str(frame["finished"].max()).replace("T", " ").replace("+00:00", " UTC")
+    rules = [one.rule for data in plan.data for one in data.distributions]
+    who = f"{plan.n_clients:,}" if any(rules) else "those of the data"
+    asked = _listed([f"{n:,}" for n in plan.clients_per_round], "or")
+    done = int((frame["run"] < plan.runs).sum())
+    more = f", and {len(frame) - done:,} more" if len(frame) > done else ""
     return [
         *[("Data", _data_text(plan, frame, data)) for data in plan.data],
-        ("Clients", _clients_text(plan)),
+        ("Clients", f"{who}; {asked} per round"),
         ("Algorithms", ", ".join(one.title for one in plan.algorithms)),
-        ("Runs", _runs_text(plan, frame)),
+        ("Runs", f"{done:,} of {len(tasks_of(plan)):,} done ({plan.runs:,} of each combination){more}"),
         ("Seed", str(plan.seed)),
         ("Last run", finished),
         ("Computing time", duration(float(frame["seconds"].sum()))),
@@ -94,17 +98,12 @@ def commands(plan: Plan) -> list[str]:
     file = plan.folder / f"{plan.name}.toml"
     # Relative to the current folder, or else without folders, which are private.
     here = Path.cwd()
-    shown = file.relative_to(here) if file.is_relative_to(here) else Path(file.name)
-    path = shlex.quote(str(shown))
-    return [
-        "pip install fedkmeans",
-        f"fedkmeans study run {path}",
-        f"fedkmeans study report {path}",
-    ]
+    path = shlex.quote(str(file.relative_to(here)) if file.is_relative_to(here) else file.name)
+    return ["pip install fedkmeans", f"fedkmeans study run {path}", f"fedkmeans study report {path}"]
 
 
 def _data_text(plan: Plan, frame: pd.DataFrame, data: DataPlan) -> str:
-    titles = _listed([place.title for place in places_of(plan)[data.title] if place.data == data], "and")
+    titles = _listed([place.title for place in places_of(plan) if place.data == data], "and")
     how = titles if data.distributions[0].rule is not None else f"with its own clients ({titles})"
     digest = frame.loc[frame["data"] == data.name, "rows"].dropna()
     shape = re.match(r"(\d+)x(\d+)-", str(digest.iloc[0])) if len(digest) else None
@@ -112,25 +111,11 @@ def _data_text(plan: Plan, frame: pd.DataFrame, data: DataPlan) -> str:
     return f"{data.title}: {size}k = {data.k}, {how}"
 
 
-def _clients_text(plan: Plan) -> str:
-    rules = [one.rule for data in plan.data for one in data.distributions]
-    who = f"{plan.n_clients:,}" if any(rules) else "those of the data"
-    return f"{who}; {_listed([f'{n:,}' for n in plan.clients_per_round], 'or')} per round"
-
-
-def _runs_text(plan: Plan, frame: pd.DataFrame) -> str:
-    planned, done = len(tasks_of(plan)), int((frame["run"] < plan.runs).sum())
-    more = len(frame) - done
-    each = f"{plan.runs:,} of each combination"
-    return f"{done:,} of {planned:,} done ({each})" + (f", and {more:,} more" if more else "")
-
-
 def _versions_text(frame: pd.DataFrame) -> str:
-    found: dict[str, list[str]] = {}
+    found: dict[str, set[str]] = {}
     for versions in frame["versions"].dropna():
         for name, version in versions.items():
-            if version not in found.setdefault(name, []):
-                found[name].append(version)
+            found.setdefault(name, set()).add(version)
     order = sorted(found, key=lambda name: (name != "fedkmeans", name != "python", name))
     return ", ".join(f"{name} {'/'.join(sorted(found[name]))}" for name in order)
 

@@ -3,7 +3,7 @@
 How it is both fast and exact: cheap methods with a known error find the nearest centroids (a matrix
 product in single precision, a bound by the triangle inequality, the Gram matrix of a client's rows).
 Only where the two nearest centroids are closer than this error, the plain formula decides: squares
-added one after the other, `distances.exact_square`. Sums are added in the order of the rows, as in
+added one after the other, `nearest.exact_square`. Sums are added in the order of the rows, as in
 `fedkmeans.kernels.reference.lloyd`, so that the means are also the same numbers.
 
 Rows always have weights (ones if none were given), except in `scan`, where reading ones takes time.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 
 from fedkmeans.kernels.numba.compiling import kept, watch_compiling
 
@@ -33,6 +34,30 @@ ONE_STEP = 1
 
 # What the local centroid of a cluster is: as received, the mean of its rows, or the mean of rows it lost.
 AS_RECEIVED, MEAN, FROZEN = 0, 1, 2
+
+
+def chosen_by_type(is_first, first, second):
+    """A function that is `first` or `second`, depending on the type of X; chosen at compile time."""
+
+    def choose(X, *arguments):  # runs where code is not compiled (NUMBA_DISABLE_JIT)
+        return (first if is_first(X) else second)(X, *arguments)
+
+    @overload(choose)
+    def _(X, *arguments):
+        chosen = first if is_first(X) else second
+        return lambda X, *arguments: chosen(X, *arguments)
+
+    return choose
+
+
+def is_sparse(X):
+    """Whether X, or its type, is a `Csr`."""
+    return isinstance(X, types.BaseTuple | tuple)
+
+
+def is_single(X):
+    """Whether X has single precision."""
+    return str(X.dtype) == "float32"
 
 
 @inner()

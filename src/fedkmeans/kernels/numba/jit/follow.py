@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedkmeans.kernels.numba.jit.buffers import most_rows, new_workspace
 from fedkmeans.kernels.numba.jit.common import AS_RECEIVED, MEAN, ONE_STEP, copy, entry, fill, inner
-from fedkmeans.kernels.numba.jit.distances import quick_square, square_between
 from fedkmeans.kernels.numba.jit.gram import move_row, sum_gram
 from fedkmeans.kernels.numba.jit.gram_steps import gram_steps
+from fedkmeans.kernels.numba.jit.nearest import quick_square, square_between
 from fedkmeans.kernels.numba.jit.structures import Client, Gram
 
 
@@ -29,9 +30,9 @@ def count_first(weight, labels, counts):
 
 
 @inner()
-def last_labels(bounds, i, start, stop, workspace):
+def last_labels(bounds, i, start, stop, buffer):
     """Labels that the means belong to: those of the last step of the previous answer, or -1."""
-    before = workspace.final[: stop - start]
+    before = buffer[: stop - start]
     copy(bounds.final[start:stop], before)
     if bounds.answered[i] == 0:
         fill(before, np.int32(-1))
@@ -65,25 +66,28 @@ def renew_means(X, weight, before, final, was, status, last_counts, means, dirty
 
 
 @entry()
-def follow_step(data, which, bounds, workspace):
+def follow_step(data, which, bounds):
     """The answers of several clients that make one local step, after `follow_labels`."""
     results = bounds.results
+    k = results.counts.shape[1]
+    final, status = np.empty(most_rows(data.starts, which), np.int32), np.empty(k, np.int8)
+    dirty = np.empty(k, np.bool_)
     for a in range(len(which)):
         i = which[a]
         start, stop = data.starts[i], data.starts[i + 1]
         n_changed = count_changes(bounds, start, stop)
         if n_changed == 0 and bounds.answered[i] == ONE_STEP:
             continue
-        before, weight = last_labels(bounds, i, start, stop, workspace), data.weight[start:stop]
+        before, weight = last_labels(bounds, i, start, stop, final), data.weight[start:stop]
         count_first(weight, bounds.labels[start:stop], results.counts[i])
         copy(bounds.labels[start:stop], bounds.final[start:stop])
         copy(results.counts[i], results.last_counts[i])
-        for j in range(len(workspace.status)):
-            workspace.status[j] = results.status[i, j]
+        for j in range(k):
+            status[j] = results.status[i, j]
             results.status[i, j] = MEAN if results.counts[i, j] > 0 else AS_RECEIVED
         renew_means(
-            data.X[start:stop], weight, before, bounds.final[start:stop], workspace.status,
-            results.status[i], results.last_counts[i], results.means[i], workspace.dirty,
+            data.X[start:stop], weight, before, bounds.final[start:stop], status,
+            results.status[i], results.last_counts[i], results.means[i], dirty,
         )  # fmt: skip
         bounds.answered[i] = ONE_STEP
         if n_changed:
@@ -124,12 +128,13 @@ def sum_first(client, gram, before, n_moves, n_changed):
 
 
 @entry()
-def follow_steps(data, which, received, settings, number, grams, bounds, workspace):
+def follow_steps(data, which, received, settings, number, grams, bounds):
     """The answers of several clients that make several local steps, after `follow_labels`.
 
     `number` identifies the settings: an answer stands only for the same settings.
     """
-    k, results = len(received), bounds.results
+    (k, m), results = received.shape, bounds.results
+    workspace = new_workspace(k, m, most_rows(data.starts, which))
     for a in range(len(which)):
         i = which[a]
         start, stop = data.starts[i], data.starts[i + 1]
@@ -152,7 +157,7 @@ def follow_steps(data, which, received, settings, number, grams, bounds, workspa
             grams.pool[offset : offset + n * n].reshape(n, n), grams.lengths[start:stop], grams.scales[i],
             grams.errors[i],
         )  # fmt: skip
-        last = last_labels(bounds, i, start, stop, workspace)
+        last = last_labels(bounds, i, start, stop, workspace.final)
         copy(client.status, workspace.status)
         count_first(client.weight, client.first, client.counts)
         bounds.n_moves[i] = sum_first(client, gram, bounds.before[start:stop], bounds.n_moves[i], n_changed)

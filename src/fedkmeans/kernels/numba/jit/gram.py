@@ -28,14 +28,8 @@ from fedkmeans.kernels.numba.jit.common import (
 def gram_matrix(X, gram, lengths, rows, mean):
     """Fill the Gram matrix (n, n) of a client's centred rows, and the rows' squared lengths.
 
-    `rows` (n, m) and `mean` (m,) are buffers for the centred rows and their centre.
-
-    Returns
-    -------
-    scale : float
-        Squares were divided by it.
-    reach : float
-        Length of the longest row before centring.
+    Returns by what squares were divided, and the length of the longest row before centring. `rows` (n, m)
+    and `mean` (m,) are buffers for the centred rows and their centre.
     """
     n, m = X.shape
     fill(mean, 0.0)
@@ -93,10 +87,10 @@ def gram_error(n, m, scale, reach, unit, heaviest):
 
 
 @entry()
-def prepare_gram(X, gram, lengths, rows, mean, unit, heaviest):
+def prepare_gram(X, gram, lengths, unit, heaviest):
     """Fill a Gram matrix; returns its scale and its error (see `structures.Gram`)."""
     n, m = X.shape
-    scale, reach = gram_matrix(X, gram, lengths, rows, mean)
+    scale, reach = gram_matrix(X, gram, lengths, np.empty((n, m)), np.empty(m))
     return scale, gram_error(n, m, scale, reach, unit, heaviest)
 
 

@@ -14,20 +14,16 @@ from fedkmeans.kernels.numba.jit.common import (
     inner,
     part_of_caller,
 )
-from fedkmeans.kernels.numba.jit.distances import exact_square, quick_square, square_between
 from fedkmeans.kernels.numba.jit.gram import mean_of, move_row, square_means, two_lowest_means
+from fedkmeans.kernels.numba.jit.nearest import exact_square, quick_square, square_between
 
 
 @part_of_caller()
 def gram_steps(client, received, settings, gram, workspace):
     """Local steps of one client from its first labels on: labels and counts of the last step.
 
-    Returns
-    -------
-    depends : bool
-        Whether the steps depend on the received centroids and not only on the first labels, because a
-        cluster without rows won some, or because the first step was small.
-    probe_cluster : int
+    Returns whether the steps depend on the received centroids and not only on the first labels, because a
+    cluster without rows won some, or because the first step was small; and the probe's cluster.
     """
     n, tol_local = len(client.first), settings.tol_local
     sums = workspace.sums[: len(received) * n].reshape(len(received), n)
@@ -49,10 +45,7 @@ def gram_steps(client, received, settings, gram, workspace):
             sums, workspace.factors, workspace.squares, frozen, client.status, best, second, label
         )
         if not settings.drop:
-            consider_received(
-                client.X, received, client.status, client.lower, gram, best, second, label,
-                workspace.nearest[:n],
-            )  # fmt: skip
+            consider_received(client.X, received, client.status, client.lower, gram, best, second, label)
         if choose_labels(client, received, gram, settings.drop, workspace) == 0:
             break
         freeze_empty(client, sums, frozen, workspace)
@@ -85,46 +78,29 @@ def start_steps(client, sums, workspace):
 def first_movement_is_small(client, received, tol_local, workspace):
     """Whether the first step moves all centroids together by less than `tol_local`.
 
-    Mostly one cluster is enough to see that it does not: the one with the fewest rows. Its mean is kept
-    as the client's probe.
-
-    Returns
-    -------
-    small : bool
-    cluster : int
+    Mostly the first cluster with rows shows that it does not. Its mean is kept as the client's probe; the
+    second number is that cluster.
     """
-    X, weight, labels, count = client.X, client.weight, client.first, workspace.count
-    smallest = np.int64(-1)
-    for j in range(len(count)):
-        if count[j] > 0 and (smallest < 0 or count[j] < count[smallest]):
-            smallest = j
-    mean_of(X, weight, labels, smallest, count[smallest], client.probe)
-    if np.sqrt(square_between(client.probe, received[smallest])) >= tol_local:
-        return False, smallest
-    total = 0.0
-    for j in range(len(count)):
-        if count[j] > 0:
-            mean_of(X, weight, labels, j, count[j], workspace.vector)
-            total += square_between(workspace.vector, received[j])
-    return np.sqrt(total) < tol_local, smallest
+    total, cluster, mean = 0.0, -1, workspace.vector
+    for j in range(len(received)):
+        if workspace.count[j] > 0 and (cluster < 0 or np.sqrt(total) < tol_local):
+            mean_of(client.X, client.weight, client.first, j, workspace.count[j], mean)
+            total += square_between(mean, received[j])
+            if cluster < 0:
+                cluster = j
+                copy(mean, client.probe)
+    return np.sqrt(total) < tol_local, cluster
 
 
 @inner()
-def consider_received(X, received, status, lower, gram, best, second, label, limit):
+def consider_received(X, received, status, lower, gram, best, second, label):
     """Include clusters that are still as received in the search for the nearest centroid.
 
-    Their distances are computed only if the lower bounds do not rule them out. `limit` (n,) is a buffer.
+    Their distances are computed only if the lower bounds do not rule them out.
     """
     sure, lengths, scale, error = 1 + (X.shape[1] + 16) * 4 * DOUBLE, gram.lengths, gram.scale, gram.error
-    for p in range(len(best)):
-        limit[p] = (best[p] + lengths[p] + 3 * error) * scale
     for j in range(len(received)):
         if status[j] != AS_RECEIVED:
-            continue
-        n_near = 0  # mostly none, which is checked for many rows at once
-        for p in range(len(best)):
-            n_near += not lower[j, p] * lower[j, p] > limit[p]
-        if n_near == 0:
             continue
         for p in range(len(best)):
             if not lower[j, p] * lower[j, p] > (best[p] + lengths[p] + 3 * error) * scale:
@@ -245,37 +221,20 @@ def surely_moves(client, new, sums, gram, tol_local, workspace):
 
 
 @inner()
-def movement_of(client, received, new, j, workspace):
-    """Squared distance by which the local centroid of a cluster moves with the new labels."""
-    count = 0.0
-    for p in range(len(new)):
-        if new[p] == j:
-            count += client.weight[p]
-    find_local(client, received, j, workspace)
-    mean_of(client.X, client.weight, new, j, count, workspace.vector)
-    return square_between(workspace.vector, workspace.local[j])
-
-
-@inner()
 def means_move(client, received, new, tol_local, workspace):
-    """Whether centroids move by `tol_local` or more with the new labels.
-
-    Mostly one cluster that lost or won rows is enough to see it: the one with the fewest rows.
-    """
-    old, changed, n_rows = client.final, workspace.dirty, workspace.n_rows
+    """Whether centroids move by `tol_local` or more with the new labels; mostly the first one tells."""
+    old, changed, count, n_rows = client.final, workspace.dirty, workspace.factors, workspace.n_rows
     fill(changed, False)
+    fill(count, 0.0)
     for p in range(len(old)):
+        count[new[p]] += client.weight[p]
         if old[p] != new[p]:
             changed[old[p]] = n_rows[old[p]] > 0
             changed[new[p]] = True
-    smallest = np.int64(new[0])
+    total = 0.0
     for j in range(len(n_rows)):
-        if changed[j] and (not changed[smallest] or n_rows[j] < n_rows[smallest]):
-            smallest = j
-    total = movement_of(client, received, new, smallest, workspace)
-    for j in range(len(n_rows)):
-        if np.sqrt(total) >= tol_local:
-            return True
-        if changed[j] and j != smallest:
-            total += movement_of(client, received, new, j, workspace)
+        if changed[j] and np.sqrt(total) < tol_local:
+            find_local(client, received, j, workspace)
+            mean_of(client.X, client.weight, new, j, count[j], workspace.vector)
+            total += square_between(workspace.vector, workspace.local[j])
     return np.sqrt(total) >= tol_local

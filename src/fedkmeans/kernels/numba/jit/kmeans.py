@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
+from fedkmeans.kernels.numba.jit.buffers import most_rows, new_workspace
 from fedkmeans.kernels.numba.jit.common import (
-    ANY_ORDER,
     DOUBLE,
     FROZEN,
     MEAN,
+    chosen_by_type,
     copy,
     entry,
     fill,
     inner,
+    is_sparse,
     part_of_caller,
 )
-from fedkmeans.kernels.numba.jit.distances import quick_square
 from fedkmeans.kernels.numba.jit.gram import (
     gram_error,
     gram_matrix,
@@ -27,6 +26,7 @@ from fedkmeans.kernels.numba.jit.gram import (
     sum_gram,
     two_lowest_means,
 )
+from fedkmeans.kernels.numba.jit.nearest import quick_square
 from fedkmeans.kernels.numba.jit.sparse import load_sparse_start, squares_to_sparse_starts
 from fedkmeans.kernels.numba.jit.structures import Gram
 
@@ -42,63 +42,30 @@ def distance_by_gram(gram, p, q, noise):
     return between if between > noise * total else 0.0
 
 
-def load_start(X, p, start_row):
+@inner()
+def load_dense_start(X, p, start_row):
     """Copy row p to `start_row`; returns what `squares_to_starts` needs as its length."""
-    return _choose_load_start(X, p, start_row)(X, p, start_row)
+    for f in range(X.shape[1]):
+        start_row[0, f] = X[p, f]
+    return 0.0
 
 
-@overload(load_start)
-def _choose_load_start(X, p, start_row):
-    if isinstance(X, types.BaseTuple | tuple):
-        return lambda X, p, start_row: load_sparse_start(X, p, start_row)
-
-    def load(X, p, start_row):
-        for f in range(X.shape[1]):
-            start_row[0, f] = X[p, f]
-        return 0.0
-
-    return load
-
-
-def squares_to_starts(X, p, start_rows, lengths, squares):
-    """Compute the squared distances of row p to the start rows."""
-    _choose_squares_to_starts(X, p, start_rows, lengths, squares)(X, p, start_rows, lengths, squares)
-
-
-@overload(squares_to_starts)
-def _choose_squares_to_starts(X, p, start_rows, lengths, squares):
-    chosen = squares_to_sparse_starts if isinstance(X, types.BaseTuple | tuple) else squares_to_dense_starts
-    return lambda X, p, start_rows, lengths, squares: chosen(X, p, start_rows, lengths, squares)
-
-
-@inner(fastmath=ANY_ORDER)
+@inner()
 def squares_to_dense_starts(X, p, start_rows, lengths, squares):
-    """The same for dense rows, four at a time, so that the row's numbers are read less often."""
-    t = 0
-    while t + 4 <= len(start_rows):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for f in range(X.shape[1]):
-            number = np.float64(X[p, f])
-            d0, d1 = number - start_rows[t, f], number - start_rows[t + 1, f]
-            d2, d3 = number - start_rows[t + 2, f], number - start_rows[t + 3, f]
-            s0 += d0 * d0
-            s1 += d1 * d1
-            s2 += d2 * d2
-            s3 += d3 * d3
-        squares[t], squares[t + 1], squares[t + 2], squares[t + 3] = s0, s1, s2, s3
-        t += 4
-    while t < len(start_rows):
+    """Squared distances of row p to the start rows."""
+    for t in range(len(start_rows)):
         squares[t] = quick_square(X, p, start_rows, t)
-        t += 1
+
+
+load_start = chosen_by_type(is_sparse, load_sparse_start, load_dense_start)
+squares_to_starts = chosen_by_type(is_sparse, squares_to_sparse_starts, squares_to_dense_starts)
 
 
 @entry()
-def plusplus(X, weight, uniforms, better, chosen, closest, distances, start_rows):
-    """Choose rows as the plain version's `kmeans_plusplus` does; the first is already chosen.
-
-    `distances` (n_trials, n), `closest` (n,) and `start_rows` (n_trials, m) are buffers.
-    """
-    n, n_trials = len(weight), len(start_rows)
+def plusplus(X, m, weight, uniforms, better, chosen):
+    """Choose rows as the plain version's `kmeans_plusplus` does; the first is already chosen."""
+    n, n_trials = len(weight), uniforms.shape[1]
+    closest, distances, start_rows = np.empty(n), np.empty((n_trials, n)), np.empty((n_trials, m))
     draws, lengths = np.empty(n_trials, np.int64), np.empty(n_trials)
     left, squares = np.empty(n_trials), np.empty(n_trials)
     lengths[0] = load_start(X, chosen[0], start_rows[:1])
@@ -135,7 +102,7 @@ def plusplus(X, weight, uniforms, better, chosen, closest, distances, start_rows
         copy(distances[trial], closest)
 
 
-@inner()
+@part_of_caller()
 def gram_plusplus(gram, weight, uniforms, n_trials, noise, better, chosen, closest, potential):
     """The same from a Gram matrix; `closest` (n,) and `potential` (n,) are buffers."""
     n = len(closest)
@@ -166,13 +133,9 @@ def gram_plusplus(gram, weight, uniforms, n_trials, noise, better, chosen, close
 def gram_lloyd(X, weight, gram, chosen, max_iter, workspace):
     """Lloyd's steps from the chosen rows until no label changes.
 
-    The last means, counts and labels go to workspace.local, workspace.count and workspace.final.
-
-    Returns
-    -------
-    done : bool
-        False if it is a close call which centroid is the nearest, if a cluster is empty, or if labels
-        still change in the last step. All are rare, and the caller then uses another method.
+    The last means, counts and labels go to workspace.local, workspace.count and workspace.final. Returns
+    False if it is a close call which centroid is the nearest, if a cluster is empty, or if labels still
+    change in the last step. All are rare, and the caller then uses another method.
     """
     k, n, count = len(chosen), len(X), workspace.count[: len(chosen)]
     factors, squares, status = workspace.factors[:k], workspace.squares[:k], workspace.status[:k]
@@ -211,7 +174,7 @@ def gram_lloyd(X, weight, gram, chosen, max_iter, workspace):
     return False
 
 
-@inner()
+@part_of_caller()
 def inertia_of_labels(X, weight, labels, centroids):
     """Sum of squared distances to the centroids of given labels."""
     inertia = 0.0
@@ -221,39 +184,40 @@ def inertia_of_labels(X, weight, labels, centroids):
 
 
 @entry()
-def gram_kmeans(data, which, draws, noise, better, max_iter, buffers, workspace, result):
+def gram_kmeans(data, which, draws, noise, better, max_iter, result):
     """k-means on the rows of several clients, each from several starts, by Gram matrices.
 
-    The first row of each start s of client which[a] is in result.chosen[a, s]; the others are added. The
-    best start goes to the other arrays of the result. If nothing was chosen, result.chosen[a, 0, 0] is -1.
+    The best start of client which[a] goes to place a of the result.
     """
-    m = data.X.shape[1]
+    m, most = data.X.shape[1], most_rows(data.starts, which)
+    all_products, rows, closest = np.empty(most * most), np.empty(most * m), np.empty(2 * most)
+    chosen = np.empty(result.counts.shape[1], np.int64)
+    workspace = new_workspace(len(chosen), m, most)
     for a in range(len(which)):
         start, stop, k = data.starts[which[a]], data.starts[which[a] + 1], draws.n_clusters[a]
         n, X, weight = stop - start, data.X[start:stop], data.weight[start:stop]
-        products, lengths = buffers.products[: n * n].reshape(n, n), workspace.nearest[:n]
-        least, most = np.inf, 0.0
+        products, lengths = all_products[: n * n].reshape(n, n), workspace.lengths[:n]
+        scale, reach = gram_matrix(X, products, lengths, rows[: n * m].reshape(n, m), workspace.vector)
+        lightest, heaviest = np.inf, 0.0
         for p in range(n):
-            least, most = min(least, weight[p]), max(most, weight[p])
-        scale, reach = gram_matrix(
-            X, products, lengths, buffers.rows[: n * m].reshape(n, m), workspace.vector
-        )
-        gram = Gram(products, lengths, scale, gram_error(n, m, scale, reach, DOUBLE, most / least))
-        if scale < _LEAST_SCALE:  # squares have lost their digits, so nothing is chosen by them
-            result.done[a], result.chosen[a, 0, 0] = False, -1
-            continue
-        lowest, n_init = np.inf, result.chosen.shape[1]
+            lightest, heaviest = min(lightest, weight[p]), max(heaviest, weight[p])
+        error = gram_error(n, m, scale, reach, DOUBLE, heaviest / lightest)
+        gram = Gram(products, lengths, scale, error)
+        lowest, n_init = np.inf, draws.firsts.shape[1]
         for s in range(n_init):
-            chosen = result.chosen[a, s, :k]
+            chosen[0] = draws.firsts[a, s]
             gram_plusplus(
-                gram, weight, draws.uniforms[a, s], draws.n_trials[a], noise, better, chosen,
-                buffers.closest[:n], buffers.closest[n : 2 * n],
+                gram, weight, draws.uniforms[a, s], draws.n_trials[a], noise, better, chosen[:k],
+                closest[:n], closest[n : 2 * n],
             )  # fmt: skip
-            result.done[a] = result.done[a] and gram_lloyd(X, weight, gram, chosen, max_iter, workspace)
+            # Below the least scale, squares have lost their digits.
+            if scale < _LEAST_SCALE or not gram_lloyd(X, weight, gram, chosen[:k], max_iter, workspace):
+                result.done[a] = False
+                break
             inertia = 0.0
-            if n_init > 1 and result.done[a]:
+            if n_init > 1:
                 inertia = inertia_of_labels(X, weight, workspace.final, workspace.local)
-            if result.done[a] and inertia < better * lowest:
+            if inertia < better * lowest:
                 lowest = inertia
                 for j in range(k):
                     copy(workspace.local[j], result.centroids[a, j])

@@ -1,26 +1,86 @@
-"""Nearest centroids of a block of rows, by matrix product or by the plain formula."""
+"""Squared distances, and nearest centroids of a block of rows by matrix product or by the plain formula."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from fedkmeans.kernels.numba.jit.common import ANY_ORDER, DOUBLE, FINITE, MANY_COLUMNS, SINGLE, inner
-from fedkmeans.kernels.numba.jit.distances import decide
+from fedkmeans.kernels.numba.jit.common import (
+    ANY_ORDER,
+    DOUBLE,
+    FINITE,
+    MANY_COLUMNS,
+    SINGLE,
+    chosen_by_type,
+    fill,
+    inner,
+    is_single,
+    part_of_caller,
+)
 
-# Centroids need no shift if their squared length is at most this many times their squared distance.
-_NOT_FAR = 16.0
+# Centroids need no shift if their squared length is at most this many times that from their middle.
+_NOT_FAR = 32.0
 # Squared lengths for which single precision needs no scaling.
 _MODERATE = 1e-10, 1e10
 
 
 @inner()
-def focus(centroids, scaled, squares, shift):
-    """Shift and scale the centroids so that single precision is most accurate; return the factor.
+def exact_square(X, p, centroids, j):
+    """Squared distance as in the plain version: one term after the other."""
+    total = 0.0
+    for f in range(centroids.shape[1]):
+        difference = np.float64(X[p, f]) - centroids[j, f]
+        total += difference * difference
+    return total
+
+
+@inner(fastmath=ANY_ORDER)
+def quick_square(X, p, centroids, j):
+    """The same to (m + 2) roundings, several terms at once."""
+    total = 0.0
+    for f in range(centroids.shape[1]):
+        difference = np.float64(X[p, f]) - centroids[j, f]
+        total += difference * difference
+    return total
+
+
+@inner()
+def square_between(a, b):
+    """Squared distance of two vectors."""
+    total = 0.0
+    for f in range(len(a)):
+        total += (a[f] - b[f]) ** 2
+    return total
+
+
+@inner()
+def decide(X, p, centroids, values, q, limit):
+    """Nearest of the centroids j with values[j, q] <= limit, by the plain formula."""
+    k, m = centroids.shape
+    best, label = np.inf, 0
+    for j in range(k):
+        if not values[j, q] > limit:
+            square = quick_square(X, p, centroids, j)
+            if square < best:
+                best, label = square, j
+    # Few rows get here, so computing the distances again is cheap.
+    close = best * (1 + 8 * (m + 8) * DOUBLE)
+    best = np.inf
+    for j in range(k):
+        if not values[j, q] > limit and quick_square(X, p, centroids, j) <= close:
+            square = exact_square(X, p, centroids, j)
+            if square < best:
+                best, label = square, j
+    return label
+
+
+@inner()
+def focus(centroids, scaled, squares, shift, may_stay):
+    """Shift and scale the centroids so that single precision is most accurate.
 
     Distances do not change when everything is shifted. The factor is a power of two, so that scaling
-    rounds nothing. It gives the longest shifted centroid a length of at most one.
+    rounds nothing. It gives the longest shifted centroid a length of at most one. If centroids `may_stay`,
+    they do where this is accurate: if they are not much longer than the distances between them, and
+    nothing can overflow. Returns the factor, an upper bound of the lengths, and whether they stay.
     """
     k, m = centroids.shape
     for f in range(m):
@@ -28,15 +88,19 @@ def focus(centroids, scaled, squares, shift):
         for j in range(k):
             total += centroids[j, f]
         shift[f] = total / k  # rounded to the precision of the data
-    longest = 0.0
+    longest, away = 0.0, 0.0
     for j in range(k):
-        total = 0.0
+        square, total = 0.0, 0.0
         for f in range(m):
+            square += centroids[j, f] ** 2
             total += (centroids[j, f] - np.float64(shift[f])) ** 2
-        longest = max(longest, total)
+        longest, away = max(longest, square), max(away, total)
+    stay = may_stay and _MODERATE[0] < longest < _MODERATE[1] and longest < _NOT_FAR * away
     factor = 1.0
-    if longest > 0:
-        factor = 2.0 ** -np.ceil(0.5 * np.log2(longest))
+    if stay:
+        fill(shift, 0)
+    elif away > 0:
+        factor = 2.0 ** -np.ceil(0.5 * np.log2(away))
     for j in range(k):
         total = 0.0
         for f in range(m):
@@ -44,7 +108,7 @@ def focus(centroids, scaled, squares, shift):
             scaled[j, f] = number
             total += number * number
         squares[j] = total
-    return factor
+    return factor, np.sqrt(longest) if stay else 1.0, stay
 
 
 @inner(fastmath=ANY_ORDER)
@@ -59,16 +123,20 @@ def load_rows(X, start, n, shift, factor, rows, lengths):
         lengths[q] = total
 
 
-def rows_as_they_are(X, start, n, rows):
-    """The rows themselves if they are in single precision, else `rows`; chosen at compile time."""
-    return X[start : start + n] if X.dtype == np.float32 else rows
+@inner()
+def slice_rows(X, start, n, rows):
+    """The rows themselves."""
+    return X[start : start + n]
 
 
-@overload(rows_as_they_are)
-def _choose_rows(X, start, n, rows):
-    if X.dtype == types.float32:
-        return lambda X, start, n, rows: X[start : start + n]
-    return lambda X, start, n, rows: rows
+@inner()
+def given_rows(X, start, n, rows):
+    """The buffer."""
+    return rows
+
+
+# The rows themselves if they are in single precision, else the buffer `rows`.
+rows_as_they_are = chosen_by_type(is_single, slice_rows, given_rows)
 
 
 @inner(fastmath=ANY_ORDER)
@@ -81,29 +149,7 @@ def square_lengths(rows, lengths):
         lengths[q] = total
 
 
-@inner()
-def round_centroids(centroids, scaled, squares):
-    """Round the centroids to single precision, neither shifted nor scaled, where this is accurate.
-
-    It is accurate if they are not much longer than the distances between them and nothing can overflow.
-    Returns the length of the longest; 0 if they must be shifted.
-    """
-    k, m = centroids.shape
-    longest, apart = 0.0, 0.0
-    for j in range(k):
-        total, difference = 0.0, 0.0
-        for f in range(m):
-            scaled[j, f] = centroids[j, f]
-            total += centroids[j, f] ** 2
-            difference += (centroids[j, f] - centroids[0, f]) ** 2
-        squares[j] = total
-        longest, apart = max(longest, total), max(apart, difference)
-    if _MODERATE[0] < longest < _MODERATE[1] and longest < _NOT_FAR * apart:
-        return np.sqrt(longest)
-    return 0.0
-
-
-@inner()
+@part_of_caller()
 def multiply(rows, scaled, scratch):
     """Products of the k shifted and scaled centroids with n such rows, shape (k, n)."""
     (n, m), k = rows.shape, len(scaled)
@@ -169,7 +215,7 @@ def nearest_by_product(X, start, centroids, rows, lengths, scaled, squares, long
     return values
 
 
-@inner()
+@part_of_caller()
 def nearest_by_definition(X, start, n, centroids, scratch):
     """Find the nearest centroid of rows from `start` on by the plain formula, many rows at once."""
     label, columns, square, best = scratch.label, scratch.columns, scratch.square, scratch.lowest

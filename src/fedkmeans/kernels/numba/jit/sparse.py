@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedkmeans.kernels.numba.jit.buffers import new_sparse_scratch
 from fedkmeans.kernels.numba.jit.common import ANY_ORDER, DOUBLE, entry, fill, inner
-from fedkmeans.kernels.numba.jit.distances import decide, quick_square
+from fedkmeans.kernels.numba.jit.nearest import decide, quick_square
 
 # Relative error that is allowed in a squared distance of a row.
 _DIGITS = 1e-10
@@ -62,17 +63,10 @@ def sparse_values(X, p, turned, squares, values):
 
 
 @inner()
-def spread_row(X, p, spread):
-    """Write a row's numbers into their columns."""
+def spread_row(X, p, spread, fill_in):
+    """Write a row's numbers into their columns, or reset these to zero."""
     for e in range(X.indptr[p], X.indptr[p + 1]):
-        spread[0, X.indices[e]] = X.data[e]
-
-
-@inner()
-def clear_row(X, p, spread):
-    """Reset these columns to zero."""
-    for e in range(X.indptr[p], X.indptr[p + 1]):
-        spread[0, X.indices[e]] = 0.0
+        spread[0, X.indices[e]] = np.float64(X.data[e]) if fill_in else 0.0
 
 
 @inner()
@@ -84,11 +78,6 @@ def nearest_of_sparse(X, p, centroids, turned, longest, scratch):
     (2m + 8) roundings of reach². The plain formula is off by (m + 2) roundings of a squared distance,
     which is also at most reach². The margin covers two values and two such distances. A value and ‖x‖²
     together are off by (3m + 16) roundings, less than an eighth of the margin.
-
-    Returns
-    -------
-    label : int
-    square, error : float
     """
     k, m = centroids.shape
     values = scratch.values[:k]
@@ -104,10 +93,10 @@ def nearest_of_sparse(X, p, centroids, turned, longest, scratch):
     margin = 32 * (m + 8) * DOUBLE * reach * reach + 1e-300  # for numbers too small to have all digits
     # Written so that values that are not finite count as close.
     if not second - best > margin:
-        spread_row(X, p, scratch.spread)
+        spread_row(X, p, scratch.spread, True)
         limit = best + margin if margin < np.inf else np.inf
         label = decide(scratch.spread, 0, centroids, values.reshape(k, 1), 0, limit)
-        clear_row(X, p, scratch.spread)
+        spread_row(X, p, scratch.spread, False)
     return label, length + values[label], margin / 8
 
 
@@ -138,15 +127,23 @@ def sparse_square(X, p, centroids, j, scratch):
     total = near + max(whole - covered, 0.0)
     if 4 * (len(centroids[j]) + 8) * DOUBLE * whole <= _DIGITS * total:
         return total
-    spread_row(X, p, scratch.spread)
+    spread_row(X, p, scratch.spread, True)
     total = quick_square(scratch.spread, 0, centroids, j)
-    clear_row(X, p, scratch.spread)
+    spread_row(X, p, scratch.spread, False)
     return total
 
 
 @entry()
+def scan(X, weight, start, stop, centroids, labels, sums, counts, inertia):
+    """See `scan_sparse`."""
+    k, m = centroids.shape
+    scratch = new_sparse_scratch(X, k, m, stop - start, False)
+    scan_sparse(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia)
+
+
+@inner()
 def scan_sparse(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
-    """The same as `scan`, for sparse rows."""
+    """The same as `scan.scan_dense`, for sparse rows."""
     k, m = centroids.shape
     turned = scratch.turned[: m * k].reshape(m, k)
     longest = turn(centroids, turned, scratch.squares)
@@ -171,7 +168,7 @@ def load_sparse_start(X, p, start_row):
     `two_squares` adds it up in the same order, so that the distance between equal rows is zero.
     """
     fill(start_row[0], 0.0)
-    spread_row(X, p, start_row)
+    spread_row(X, p, start_row, True)
     return two_squares(X, p, start_row[0])[1]
 
 

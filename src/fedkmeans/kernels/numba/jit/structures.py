@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Csr(NamedTuple):
@@ -17,19 +20,11 @@ class Csr(NamedTuple):
 
 
 class ClientData(NamedTuple):
-    """The rows of all clients: client i has those from starts[i] up to starts[i + 1].
+    """The rows of all clients: client i has those from starts[i] up to starts[i + 1]."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, m) or Csr
-    weight : ndarray of shape (n,)
-        Length zero means ones, where a function says so.
-    starts : ndarray of shape (N + 1,)
-    """
-
-    X: Any
-    weight: Any
-    starts: Any
+    X: Any  # array (n, m) or Csr
+    weight: Any  # (n,); length zero means ones, where a function says so
+    starts: Any  # (N + 1,)
 
 
 class StepSettings(NamedTuple):
@@ -40,224 +35,112 @@ class StepSettings(NamedTuple):
     drop: bool
 
 
-class LocalResults(NamedTuple):
-    """Results of the local steps of clients.
-
-    Attributes
-    ----------
-    means, status : ndarray of shape (N, k, m) and (N, k)
-        Local centroids; only valid where the status is not `AS_RECEIVED`.
-    counts, last_counts : ndarray of shape (N, k)
-        Weights of the clusters in the first and in the last step.
-    inertia, received_inertia : ndarray of shape (N, k) and (N,)
-        As in a `LocalSummary`; length zero if they are not wanted.
-    """
-
-    means: Any
-    status: Any
-    counts: Any
-    last_counts: Any
-    inertia: Any
-    received_inertia: Any
+LocalResults = namedtuple("LocalResults", "means status counts last_counts inertia received_inertia")
 
 
-class RowCopies(NamedTuple):
-    """Coarse copies of all rows as bytes, which are faster to read, and how single precision is scaled.
+def new_results(n_clients, k, m, inertia=False):
+    """Arrays for the results of the local steps of N clients; without inertia, these have length zero."""
+    n_inertia = n_clients if inertia else 0
+    return LocalResults(
+        means=np.empty((n_clients, k, m)),  # local centroids, only valid where not `AS_RECEIVED`
+        status=np.zeros((n_clients, k), dtype=np.int8),
+        counts=np.zeros((n_clients, k)),  # weights of the clusters in the first step
+        last_counts=np.zeros((n_clients, k)),  # in the last step
+        inertia=np.zeros((n_inertia, k)),  # as in a `LocalSummary`
+        received_inertia=np.zeros(n_inertia),
+    )
 
-    Attributes
-    ----------
-    shift : ndarray of shape (m,)
-        Subtracted from rows and centroids for single precision; of the data's precision.
-    factor : number
-        Then multiplied to them; of the data's precision, and a power of two.
-    filled : ndarray of shape (N,)
-        Whether the rows of a client have been copied.
-    coarse, coarse_squares : ndarray of shape (n, m), bytes, and (n,), integers
-        The nearest of 256 evenly spaced numbers, counted from 0, and the squared lengths of such rows.
-    misses : ndarray of shape (n,), single precision
-        Upper bound of the distance between a row and its coarse copy, in units of spacing/FINER.
-    lowest, spacing : float
-        The lowest of the 256 numbers, and their spacing.
-    """
 
-    shift: Any
-    factor: Any
-    filled: Any
-    coarse: Any
-    coarse_squares: Any
-    misses: Any
-    lowest: float
+class Copies(NamedTuple):
+    """Copies of all rows as bytes; see `copies`. Lengths are in units of spacing / FINER."""
+
+    filled: Any  # (N,), whether the rows of a client have been copied
+    rows: Any  # (n, m), the nearest of 256 evenly spaced numbers, counted from 0
+    squares: Any  # (n,), their squared lengths, integers
+    misses: Any  # (n,), upper bound of the distance between a row and its copy
+    lowest: float  # of the 256 numbers
     spacing: float
 
 
-class NearCentroids(NamedTuple):
-    """Centroids in the form that distances to the rows of a `RowCopies` need.
+class CentroidCopies(NamedTuple):
+    """The same for the received centroids."""
 
-    Attributes
-    ----------
-    scaled, squares : ndarray of shape (k, m) and (k,), single precision
-        Shifted and scaled, and their squared lengths.
-    lengths : ndarray of shape (k,)
-    coarse, coarse_squares : ndarray of shape (k, m) and (k,), integers
-        For coarse rows, in units of spacing/FINER, and their squared lengths.
-    misses : ndarray of shape (k,)
-        Upper bound of the distance between a centroid and its coarse copy, in the same units.
+    rows: Any  # (k, m)
+    squares: Any  # (k,)
+    misses: Any  # (k,)
+
+
+Bounds = namedtuple(
+    "Bounds",
+    "labels final before upper lower sums reach results probes probe_clusters answered depends n_moves "
+    "past_centroids past_errors last_query",
+)
+
+
+def new_bounds(n, n_clients, k, m, with_gram, n_past):
+    """Bounds and answers of N clients with n rows in all, in one run.
+
+    `lower` and `sums` have an array (k, n_i) for each client, from the k-fold of its first row on.
     """
-
-    scaled: Any
-    squares: Any
-    lengths: Any
-    coarse: Any
-    coarse_squares: Any
-    misses: Any
-
-
-class Bounds(NamedTuple):
-    """Bounds and answers of all clients in one run; the rows of client i start at starts[i].
-
-    Attributes
-    ----------
-    labels, final : ndarray of shape (n,)
-        Labels of the first and of the last local step.
-    before : ndarray of shape (n,)
-        First labels of the previous answer.
-    upper : ndarray of shape (n,)
-        Upper bound of the distance of each row to its own centroid.
-    lower, sums : ndarray of shape (n * k,)
-        For each client, from start * k on, an array (k, n_i): lower bounds of the distances to the
-        centroids (infinity for a row's own), and T (see `gram`).
-    reach : ndarray of shape (n,)
-        Upper bound of the squared distance of each row to its local centroid in all steps.
-    results : LocalResults
-    probes, probe_clusters : ndarray of shape (N, m) and (N,)
-        The mean of one cluster after the first step, and which cluster.
-    answered : ndarray of shape (N,)
-        The setting number of the last answer, 0 if there was none.
-    depends : ndarray of shape (N,)
-        Whether the last answer depends on more than the first labels.
-    n_moves : ndarray of shape (N,)
-        Rows that changed their cluster in T since it was summed, -1 if T is not up to date.
-    past_centroids : ndarray of shape (S, k, m), single precision
-        The centroids of the last S queries, query t at place t mod S, scaled as in `NearCentroids`.
-    last_query : ndarray of shape (N,)
-        The last query of each client, -1 if there was none.
-    """
-
-    labels: Any
-    final: Any
-    before: Any
-    upper: Any
-    lower: Any
-    sums: Any
-    reach: Any
-    results: LocalResults
-    probes: Any
-    probe_clusters: Any
-    answered: Any
-    depends: Any
-    n_moves: Any
-    past_centroids: Any
-    last_query: Any
+    n_steps, n_probes = (n, n_clients) if with_gram else (0, 0)
+    return Bounds(
+        labels=np.zeros(n, dtype=np.int32),  # of the first local step
+        final=np.zeros(n, dtype=np.int32),  # of the last local step
+        before=np.zeros(n, dtype=np.int32),  # first labels of the previous answer
+        upper=np.empty(n),  # upper bound of the distance of each row to its own centroid
+        lower=np.empty(n * k),  # lower bounds of the distances to the centroids; infinity for a row's own
+        sums=np.empty(n_steps * k),  # T (see `gram`)
+        reach=np.empty(n_steps),  # upper bound of the squared distance to the local centroid in all steps
+        results=new_results(n_clients, k, m),
+        probes=np.empty((n_probes, m)),  # the mean of one cluster after the first step
+        probe_clusters=np.zeros(n_clients, dtype=np.int64),  # which cluster
+        answered=np.zeros(n_clients, dtype=np.int64),  # the setting number of the last answer, 0 if none
+        depends=np.zeros(n_clients, dtype=np.bool_),  # whether it depends on more than the first labels
+        n_moves=np.full(n_clients, -1),  # rows that moved in T since it was summed, -1 if out of date
+        # The centroids of the last S queries, query t at place t mod S, and how far these are from the
+        # centroids in double precision.
+        past_centroids=np.empty((n_past, k, m), dtype=np.float32),
+        past_errors=np.empty((n_past, k)),
+        last_query=np.full(n_clients, -1),  # the last query of each client, -1 if there was none
+    )
 
 
 class Grams(NamedTuple):
-    """The Gram matrices of all clients, one after the other in `pool`.
+    """The Gram matrices of all clients, one after the other in `pool`."""
 
-    Attributes
-    ----------
-    pool : ndarray of shape (Σ n_i²,)
-    offsets : ndarray of shape (N,)
-        Where each matrix begins.
-    lengths : ndarray of shape (n,)
-        Squared lengths of the centred rows.
-    scales, errors : ndarray of shape (N,)
-        See `Gram`; a scale of 0 means that the matrix is not computed yet.
-    """
-
-    pool: Any
-    offsets: Any
-    lengths: Any
-    scales: Any
-    errors: Any
+    pool: Any  # (Σ n_i²,)
+    offsets: Any  # (N,), where each matrix begins
+    lengths: Any  # (n,), squared lengths of the centred rows
+    scales: Any  # (N,), see `Gram`; 0 means that the matrix is not computed yet
+    errors: Any  # (N,)
 
 
 class Gram(NamedTuple):
-    """The Gram matrix of one client's centred rows.
+    """The Gram matrix of one client's centred rows."""
 
-    Attributes
-    ----------
-    products : ndarray of shape (n, n)
-    lengths : ndarray of shape (n,)
-        Squared lengths of the rows.
-    scale : float
-        Squares were divided by it.
-    error : float
-        See `gram_error`.
-    """
-
-    products: Any
-    lengths: Any
-    scale: float
-    error: float
+    products: Any  # (n, n)
+    lengths: Any  # (n,), squared lengths of the rows
+    scale: float  # squares were divided by it
+    error: float  # see `gram_error`
 
 
-class Client(NamedTuple):
-    """One client's rows, and its part of `Bounds`: n and N are left out of the shapes there.
-
-    `first` are the labels of the first step, `sums` (k, n) is T for them.
-    """
-
-    X: Any
-    weight: Any
-    first: Any
-    final: Any
-    lower: Any
-    reach: Any
-    sums: Any
-    means: Any
-    status: Any
-    counts: Any
-    last_counts: Any
-    probe: Any
+# One client's rows, and its part of `Bounds` without n and N in the shapes. `first` are the labels of the
+# first step, `sums` (k, n) is T for them.
+Client = namedtuple("Client", "X weight first final lower reach sums means status counts last_counts probe")
 
 
 class GramDraws(NamedTuple):
-    """All random numbers of the starts of A clients.
+    """All random numbers of the starts of A clients."""
 
-    Attributes
-    ----------
-    n_clusters, n_trials : ndarray of shape (A,)
-    uniforms : ndarray of shape (A, n_init, k, n_trials)
-        Numbers in [0, 1).
-    """
-
-    n_clusters: Any
-    n_trials: Any
-    uniforms: Any
-
-
-class GramBuffers(NamedTuple):
-    """Buffers for clients with up to n rows: `products` (n * n,), `rows` (n * m,), `closest` (2 * n,)."""
-
-    products: Any
-    rows: Any
-    closest: Any
+    n_clusters: Any  # (A,)
+    n_trials: Any  # (A,)
+    firsts: Any  # (A, n_init), the first row of each start
+    uniforms: Any  # (A, n_init, k, n_trials), in [0, 1)
 
 
 class GramResult(NamedTuple):
-    """k-means of A clients; k is the largest number of clusters of any of them.
+    """k-means of A clients; k is the largest number of clusters of any of them."""
 
-    Attributes
-    ----------
-    chosen : ndarray of shape (A, n_init, k)
-        The rows that are the first centroids of each start.
-    centroids, counts : ndarray of shape (A, k, m) and (A, k)
-        Of the best start.
-    done : ndarray of shape (A,)
-        Whether these are valid; see `gram_lloyd`.
-    """
-
-    chosen: Any
-    centroids: Any
-    counts: Any
-    done: Any
+    centroids: Any  # (A, k, m), of the best start
+    counts: Any  # (A, k)
+    done: Any  # (A,), whether these are valid; see `gram_lloyd`

@@ -116,20 +116,25 @@ def renew_deltas(state, slots, modes, new, total, first, stop):
     stack, places, factors, weights, same = new
     highs, lows, pending, settled = state
     m = stack.shape[2]
-    numbers = np.empty(m + 2)
+    numbers, zeros = np.empty(m + 2), np.zeros(m + 2)
     for j in range(first, stop):
         for a in range(len(slots)):
             i, weight, factor = slots[a], weights[a, j], factors[a, j]
-            values, high, low = stack[places[a], j], highs[i, j], lows[i, j]
-            known = weight == high[m] and (weight == 0 or same[a, j])
-            if modes[a] != 0 and settled[i, j] and known:
+            known = weight == settled[i, j] and (weight == 0 or same[a, j])
+            if (modes[a] == 1 or modes[a] == 2) and known:
                 continue
+            values, high, low = stack[places[a], j], highs[i, j], lows[i, j]
+            if modes[a] == 3:  # the arrays are still zero, and memory that nobody used yet is slow
+                high, low = zeros, zeros
+                if weight == 0:
+                    settled[i, j] = 0.0
+                    continue
             for f in range(m):
                 numbers[f] = factor * values[f] if weight > 0 else 0.0
             numbers[m], numbers[m + 1] = weight, 1.0 if weight > 0 else 0.0
             count_pending(high, low, pending[i, j], modes[a])
             n_changed = add_change(high, low, pending[i, j], numbers, total[0, j], total[1, j])
-            settled[i, j] = n_changed == 0
+            settled[i, j] = weight if n_changed == 0 else np.nan
 
 
 class InertiaArrays(NamedTuple):
