@@ -125,6 +125,14 @@ def test_options_of_k_fed(run, clients):
     assert [parameters[key] for key in ("n_local_clusters", "n_init_local", "max_iter")] == [3, 2, 7]
 
 
+def test_options_of_fkm(run, clients):
+    line = "fit north.csv south.csv -k 3 -a fkm --server-init k-means++ --tol 0 --max-rounds 4 --seed 0"
+    assert run(line).code == 0
+    card = Model.load("model").card
+    assert (card["parameters"]["server_init"], card["n_rounds"]) == ("k-means++", 4)
+    assert "server_init cannot be set" in run("fit north.csv -k 3 -a kfed --server-init previous").err
+
+
 def test_a_folder_a_client_column_and_one_file_for_the_model(run, here):
     (here / "data").mkdir()
     owner = ["ann", "bob", "eve"] * 10

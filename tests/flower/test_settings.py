@@ -29,6 +29,7 @@ VALUES = {
     "empty_clusters": st.just("keep"),
     "n_local_clusters": counts,
     "n_init_local": counts,
+    "server_init": st.sampled_from(["previous", "k-means++"]),
     "clients_per_round": counts,
     "participation": st.sampled_from(["turns", "random"]),
     "max_local": counts,

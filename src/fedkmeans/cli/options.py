@@ -115,6 +115,8 @@ _TABLE = {
         "relocate does not go with memory. Default: keep.",
         "--n-local-clusters K": "For k-FED: clusters a client makes. Default: as -k.",
         "--n-init-local N": "For k-FED: starts at clients. Default: 1.",
+        "--server-init HOW": "For fkm: where the server's k-means starts in a round: previous, at the global "
+        "centroids, or k-means++, afresh. Default: previous.",
     },
     ("Rounds and local work", "tuning"): {
         "--clients-per-round N": "Clients asked in a round. Default: all.",
@@ -125,8 +127,8 @@ _TABLE = {
         "--tol-local X": "The same at a client. Default: 1e-8.",
         "--tol-score X": "Stop when the score is expected to change by no more than this part of it, as far "
         "as the server can tell, which needs memory; 0: never. Default: 1e-3.",
-        "--patience N|none": "Stop after so many rounds in which the movement has not shrunk. Default: none; "
-        "for dwf, ewf, wf and fkm 300.",
+        "--patience N|none": "Stop after so many rounds in which the movement has not shrunk, not counting "
+        "the first --min-rounds. Default: none; for dwf, ewf, wf and fkm 300.",
         "--min-rounds N": "Rounds at least. Default: 1; for dwf, ewf and wf 16.",
         "--max-rounds N": "Rounds at most. Default: 1000; for dwf, ewf and wf 10000; for fkm 300.",
         "--max-iter N": "For k-FED and k-means: steps at most. Default: 10000.",
