@@ -154,9 +154,9 @@ def test_keeping_with_dynamic_weights_is_the_best_of_the_four(scenes):
 
 def test_the_new_centroids_are_the_weighted_average_of_those_drawn(scenes):
     for scene in scenes.values():
-        weights = np.array([scene.weights[client] for client in "AB"])
+        weights = np.array([scene.replies[client].weights for client in "AB"])
         weights[:, weights.sum(axis=0) == 0] = 1  # the paper's fallback
         average = np.average(
-            [scene.local[client] for client in "AB"], axis=0, weights=weights[..., None] * [1, 1]
+            [scene.replies[client].centroids for client in "AB"], axis=0, weights=weights[..., None] * [1, 1]
         )
         np.testing.assert_allclose(scene.after, average)

@@ -129,7 +129,7 @@ def test_options_of_fkm(run, clients):
     line = "fit north.csv south.csv -k 3 -a fkm --server-init k-means++ --tol 0 --max-rounds 4 --seed 0"
     assert run(line).code == 0
     card = Model.load("model").card
-    assert (card["parameters"]["server_init"], card["n_rounds"]) == ("k-means++", 4)
+    assert (card["parameters"]["server_init"], card["result"]["n_rounds"]) == ("k-means++", 4)
     assert "server_init cannot be set" in run("fit north.csv -k 3 -a kfed --server-init previous").err
 
 

@@ -144,6 +144,7 @@ def numbers(page, tab):
 
 def hover(page, points, number=0):
     """The label of a point under the pointer."""
+    points.nth(number).scroll_into_view_if_needed()  # this waits until it is drawn and stable
     points.nth(number).hover(force=True)  # what is above it passes the pointer on
     label = page.locator(".hoverlayer .hovertext").first
     label.wait_for()
