@@ -130,7 +130,8 @@ def test_options_of_fkm(run, clients):
     assert run(line).code == 0
     card = Model.load("model").card
     assert (card["parameters"]["server_init"], card["result"]["n_rounds"]) == ("k-means++", 4)
-    assert "server_init cannot be set" in run("fit north.csv -k 3 -a kfed --server-init previous").err
+    refused = run("fit north.csv -k 3 -a kfed --server-init previous -o other")
+    assert "--server-init cannot be set for 'kfed'" in refused.err
 
 
 def test_a_folder_a_client_column_and_one_file_for_the_model(run, here):
