@@ -4,36 +4,9 @@ import numpy as np
 import pytest
 
 from fedkmeans import FederatedKMeans, InProcess
-from fedkmeans.client.shared_table import common_table
 from fedkmeans.kernels.numba.jit import bounds, clients, follow
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def table():
-    return np.arange(20.0).reshape(10, 2).copy()
-
-
-def test_contiguous_views_share_a_table(table):
-    found = common_table([table[2:4], table[4:5], table[5:9]])
-    np.testing.assert_array_equal(found, table[2:9])
-    assert found.base is table
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        lambda X: [X[2:4], X[5:9]],
-        lambda X: [X[4:], X[:4]],
-        lambda X: [X[:4, :1], X[4:, :1]],
-        lambda X: [X[:4], X[4:].copy()],
-        lambda X: [X[::2], X[1::2]],
-        lambda X: [X],
-    ],
-)
-def test_other_views_share_no_table(table, parts):
-    assert common_table(parts(table)) is None
 
 
 @pytest.mark.parametrize(

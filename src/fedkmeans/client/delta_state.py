@@ -62,6 +62,10 @@ class DeltaStates:
         self.counted_in, self.pending_in = np.full((2, n_clients), None, dtype=object)
         self.stamps = np.full(n_clients, -2, dtype=np.int64)  # of the statistics that were last seen
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Stamps are unique only within a process.
+        return {**self.__dict__, "stamps": np.full_like(self.stamps, -2)}
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of clusters and number of columns."""

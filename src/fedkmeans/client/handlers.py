@@ -35,6 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Handler = Callable[[Sequence["Site"], Any, int], list[Any]]
 
 _HANDLERS: dict[type, Handler] = {}
+_HANDLERS_OF_ONE: dict[type, Callable[[Any, Any], Any]] = {}
 
 
 def handles(kind: type[Query]) -> Callable[[F], F]:
@@ -54,7 +55,7 @@ def handles_each(kind: type[Query]) -> Callable[[F], F]:
         def each(sites: Sequence[Site], query: Query, n_threads: int) -> list[Any]:
             return in_threads(handler, [(site, query) for site in sites], n_threads)
 
-        _HANDLERS[kind] = each
+        _HANDLERS[kind], _HANDLERS_OF_ONE[kind] = each, handler
         return handler
 
     return register
@@ -72,11 +73,23 @@ def handler_of(query: Query) -> Handler:
 
 def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[ClientId, Reply]:
     """Let several sites answer the same query, with one call of the handler per table."""
+    replies = _answers([site for site in sites if not site.overrides_answer], query, n_threads)
+    others = [site for site in sites if site.overrides_answer]  # each gets only its own part of the query
+    return replies | {site.name: site.answer(query.for_client(site.name)) for site in others}
+
+
+def _answers(sites: Sequence[Site], query: Query, n_threads: int) -> dict[ClientId, Any]:
+    if isinstance(query, messages.Bundle):
+        parts = [_answers(sites, part, n_threads) for part in query.queries]
+        return {site.name: messages.BundleReply(tuple(part[site.name] for part in parts)) for site in sites}
     handler = handler_of(query)
+    if type(query) in _HANDLERS_OF_ONE:
+        # Without locks: a handler may ask its site again, and its thread would wait for this one forever.
+        alone = in_threads(_HANDLERS_OF_ONE[type(query)], [(site, query) for site in sites], n_threads)
+        return {site.name: reply for site, reply in zip(sites, alone, strict=True)}
     groups: dict[int, list[Site]] = {}
     for site in sites:
-        if not site.overrides_answer:
-            groups.setdefault(id(site.table), []).append(site)
+        groups.setdefault(id(site.table), []).append(site)
     inner, outer = (n_threads, 1) if len(groups) < n_threads else (1, n_threads)
     with ExitStack() as held:
         # Acquire all locks first, in a fixed order and not in worker threads: a worker that waits for a
@@ -84,13 +97,11 @@ def answer_all(sites: Sequence[Site], query: Query, n_threads: int = 1) -> dict[
         for _, group in sorted(groups.items()):
             held.enter_context(group[0].table.lock)
         found = in_threads(handler, [(group, query, inner) for group in groups.values()], outer)
-    replies = {
+    return {
         site.name: reply
         for group, some in zip(groups.values(), found, strict=True)
         for site, reply in zip(group, some, strict=True)
     }
-    others = [site for site in sites if site.overrides_answer]  # each gets only its own part of the query
-    return replies | {site.name: site.answer(query.for_client(site.name)) for site in others}
 
 
 @handles(messages.Bundle)

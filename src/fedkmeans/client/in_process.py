@@ -60,8 +60,10 @@ class InProcess:
             )
         self.n_jobs = n_jobs
         self.clients = tuple(sorted(self.sites))
-        self._asked: tuple[Any, Any] = (), ()
-        self._found: tuple[SharedTable | None, IntArray, list[Site]] = None, np.empty(0, dtype=np.int64), []
+        self._latest: tuple[Any, Any] = None, None  # the latest clients, and what `_find` found for them
+            None,
+            (None, np.empty(0), []),
+        )
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
@@ -169,14 +171,14 @@ class InProcess:
         The latest result is cached, as rounds often have the same clients.
         """
         key = self.clients, tuple(clients)
-        if key != self._asked:
+        latest = self._latest  # another thread may replace it
+        if key != latest[0]:
             sites = [self.sites[client] for client in sorted(clients) if client in self.sites]
             tables = {id(site.table): site.table for site in sites}
             together = len(tables) == 1 and not any(site.overrides_answer for site in sites)
             which = np.array([site.index for site in sites], dtype=np.int64)
-            self._asked = key
-            self._found = sites[0].table if together else None, which, sites
-        return self._found
+            latest = self._latest = key, (sites[0].table if together else None, which, sites)
+        return latest[1]  # type: ignore[no-any-return]
 
 
 def split_rows(

@@ -14,7 +14,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from fedkmeans._utils.typing import ClientId, DataArray, FloatArray, IntArray
+from fedkmeans._utils.typing import ClientId, FloatArray, IntArray
 from fedkmeans.client.delta_state import DeltaStates
 from fedkmeans.errors import ParameterError
 from fedkmeans.kernels import AUTO, Kernel, Outcome, Rows, choose_kernel, find_kernel
@@ -26,25 +26,6 @@ from fedkmeans.protocol.statistics import StackedStatistics
 
 # Number of runs for which delta states are stored; a run may start before another one ends.
 RUNS_KEPT = 4
-
-
-def common_table(parts: Sequence[DataArray]) -> DataArray | None:
-    """Return the table if the parts are consecutive views of one table; otherwise None."""
-    table = parts[0].base
-    if not isinstance(table, np.ndarray) or table.ndim != 2 or not table.flags.c_contiguous:
-        return None
-    place = first = _address(parts[0])
-    for part in parts:
-        same = part.base is table and part.dtype == table.dtype and part.shape[1:] == table.shape[1:]
-        if not (same and part.flags.c_contiguous and _address(part) == place):
-            return None
-        place += part.nbytes
-    row = table.itemsize * table.shape[1]
-    return table[(first - _address(table)) // row : (place - _address(table)) // row]
-
-
-def _address(array: DataArray) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 class SharedTable(Rows):

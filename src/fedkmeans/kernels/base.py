@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels.sparse import Table
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)  # rows must not appear in a message
 class Rows:
     """The rows of one or several clients in one table.
 
@@ -30,7 +30,7 @@ class Rows:
     X: Table
     starts: IntArray
     sample_weight: FloatArray | None = None
-    cache: Any = field(default=None, repr=False)
+    cache: Any = None
 
     @classmethod
     def of(cls, X: Table, sample_weight: FloatArray | None = None) -> Rows:

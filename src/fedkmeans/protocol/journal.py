@@ -112,6 +112,7 @@ class Journalled(AbstractContextManager["Journalled"]):
         self._members: Clients | None = None
         self._looks = 0
         self._next = 0
+        self._entry: Any = None  # the next one, if it has been read
         self._versions = _versions()
         self._file = JournalFile(path)
         try:
@@ -138,7 +139,7 @@ class Journalled(AbstractContextManager["Journalled"]):
         if _being_interrupted():
             return self.inner.clients
         if self.replaying:
-            entry = self._read(self._next, _ENTRIES)
+            entry = self._look()
             if isinstance(entry, Present) and entry.looks == self._looks:
                 self._members = self._replay(Present).clients
                 return self._members
@@ -208,15 +209,21 @@ class Journalled(AbstractContextManager["Journalled"]):
         return decode(packed, type(entry), max_header=None)  # type: ignore[no-any-return]
 
     def _replay(self, kind: type[T]) -> T:
-        entry = self._read(self._next, _ENTRIES)
+        entry = self._look()
         if not isinstance(entry, kind):
             self._refuse()
         self._advance()
         return entry
 
+    def _look(self) -> Any:
+        """Return the next entry; it may be large, so it is read once."""
+        if self._entry is None:
+            self._entry = self._read(self._next, _ENTRIES)
+        return self._entry
+
     def _advance(self) -> None:
         self._next += 1
-        self._looks = 0
+        self._looks, self._entry = 0, None
 
     def _read(self, index: int, expected: tuple[type, ...]) -> Any:
         try:

@@ -6,6 +6,7 @@ Other kernels are derived from it, so it is also the interface of a kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,16 +101,19 @@ class Kernel:
         n_threads: int = 1,
     ) -> Outcome:
         """Local steps of the clients `which`; see `lloyd.local_update`."""
+        stack = np.empty((len(which), *centroids.shape))  # the centroids of all clients exist only once
 
-        def work(client: int) -> LocalSummary:
+        def work(place: int, client: int) -> LocalSummary:
             X, weight = rows.shard(client)
-            return lloyd.local_update(X, centroids, max_local, tol_local, empty_clusters, weight, inertia)
+            local = lloyd.local_update(X, centroids, max_local, tol_local, empty_clusters, weight, inertia)
+            stack[place] = local.centroids
+            return replace(local, centroids=stack[place])
 
-        found = in_threads(work, [(int(client),) for client in which], n_threads)
+        found = in_threads(work, list(enumerate(which.tolist())), n_threads)
         return Outcome(
             counts=np.array([local.counts for local in found]),
             last_counts=np.array([local.last_counts for local in found]),
-            stack=np.array([local.centroids for local in found]),
+            stack=stack,
             places=np.arange(len(found)),
             inertia=np.array([local.inertia for local in found]),
             received_inertia=np.array([local.received_inertia for local in found]),

@@ -143,7 +143,7 @@ def scan(X, weight, start, stop, centroids, labels, sums, counts, inertia):
 
 @inner()
 def scan_sparse(X, weight, start, stop, centroids, scratch, labels, sums, counts, inertia):
-    """The same as `scan.scan_dense`, for sparse rows."""
+    """The same as `clients.scan_dense`, for sparse rows."""
     k, m = centroids.shape
     turned = scratch.turned[: m * k].reshape(m, k)
     longest = turn(centroids, turned, scratch.squares)
