@@ -61,9 +61,6 @@ class InProcess:
         self.n_jobs = n_jobs
         self.clients = tuple(sorted(self.sites))
         self._latest: tuple[Any, Any] = None, None  # the latest clients, and what `_find` found for them
-            None,
-            (None, np.empty(0), []),
-        )
         self._choose_kernel()
 
     def _choose_kernel(self) -> None:
