@@ -60,7 +60,9 @@ def remembered_target(
     weight = np.where(held, total.weight, 0.0)
     weighted_sum = np.where(held[:, None], total.weighted_sum, 0.0)
     w = (1 / share - 1) * weight.sum() / len(weight) if share else 0.0
-    return means(weighted_sum + w * centroids, weight + w, otherwise=centroids)
+    if w:
+        weighted_sum, weight = weighted_sum + w * centroids, weight + w
+    return means(weighted_sum, weight, otherwise=centroids)
 
 
 def advance(

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from fedkmeans._utils.typing import FloatArray, IntArray
-from fedkmeans.kernels import Kernel, find_kernel
+from fedkmeans._utils.typing import IntArray
+from fedkmeans.kernels import find_kernel
 from fedkmeans.kernels.base import DeltaArrays
-from fedkmeans.kernels.reference.totals import plus
 from fedkmeans.protocol.field_types import register
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
 
@@ -55,9 +54,9 @@ class DeltaStates:
     """The states of the N clients of a table for one running total, in arrays."""
 
     def __init__(self, n_clients: int, k: int, m: int) -> None:
-        high, low, pending = np.zeros((3, n_clients, k, m + 2))
-        self.rows = DeltaArrays(high, low, pending, np.full((n_clients, k), np.nan))
-        self.numbers = np.zeros((3, n_clients, 2))  # inertia and n_samples of high, low, pending
+        self.rows = DeltaArrays.nothing(n_clients, k, m)
+        # Inertia and n_samples, like the sums of a single cluster with a weight of one.
+        self.numbers = DeltaArrays.nothing(n_clients, k=1, m=2)
         self.known, self.used = np.zeros((2, n_clients), dtype=np.bool_)  # `used`: not all zero
         self.counted_in, self.pending_in = np.full((2, n_clients), None, dtype=object)
         self.stamps = np.full(n_clients, -2, dtype=np.int64)  # of the statistics that were last seen
@@ -82,14 +81,14 @@ class DeltaStates:
         return self._part(2, client)
 
     def _part(self, part: int, client: int) -> ClusterStatistics:
-        rows, (inertia, n_samples) = self.rows[part][client].copy(), self.numbers[part, client].tolist()
-        return ClusterStatistics(rows[:, :-2], rows[:, -2], rows[:, -1], inertia, n_samples)
+        rows, numbers = self.rows[part][client].copy(), self.numbers[part][client, 0, :2].tolist()
+        return ClusterStatistics(rows[:, :-2], rows[:, -2], rows[:, -1], *numbers)
 
     def load(self, client: int, state: DeltaState) -> None:
         """Restore the state of a client."""
         for part, record in enumerate((state.counted.high, state.counted.low, state.pending)):
             self.rows[part][client] = np.column_stack([record.weighted_sum, record.weight, record.holders])
-            self.numbers[part, client] = record.inertia, record.n_samples
+            self.numbers[part][client, 0, :2] = record.inertia, record.n_samples
         self.rows.settled[client], self.stamps[client] = np.nan, -2
         self.known[client] = self.used[client] = True
         self.counted_in[client], self.pending_in[client] = state.counted_in, state.pending_in
@@ -132,23 +131,11 @@ class DeltaStates:
         slots, used = clients[places], modes[places]
         self.known[slots], self.used[slots] = False, True  # the former until the end: it may be interrupted
         new, stamp = statistics.new(places, self.stamps[slots])
-        total = np.zeros((2, *self.rows.high.shape[1:]))
+        total, numbers = np.zeros((2, *self.rows.high.shape[1:])), np.zeros((2, 1, 4))
         # A single client does not need compiled code, which takes time to load.
         kernel = find_kernel(statistics.kernel if len(clients) > 1 else "numpy")
         kernel.renew_deltas(self.rows, slots, used, new, total, statistics.n_threads)
-        numbers = self._renew_numbers(slots, used, statistics.numbers[places], kernel)
+        kernel.renew_deltas(self.numbers, slots, used, statistics.new_numbers(places), numbers)
         self.stamps[slots], self.counted_in[slots], self.pending_in[slots] = stamp, told[places], exchange
         self.known[slots] = True
-        return RunningTotal.of_rows(total, numbers), modes == _LOST
-
-    def _renew_numbers(self, slots: IntArray, modes: IntArray, new: FloatArray, kernel: Kernel) -> FloatArray:
-        """Do the same for inertia and n_samples; return their total, shape (2, 2)."""
-        high, low, pending = self.numbers[:, slots]
-        added = plus(high, low, np.where(modes[:, None] == _ADD, pending, 0.0))
-        counted = (modes == _ADD) | (modes == _KEEP)
-        high, low = (np.where(counted[:, None], part, 0.0) for part in added)
-        pending = new - high - low
-        self.numbers[:, slots] = high, low, pending
-        total = np.zeros((2, 2))
-        kernel.renew_numbers(total[0], total[1], np.zeros_like(new), np.arange(len(slots)), pending)
-        return total
+        return RunningTotal.of_rows(total, numbers[:, 0, :2]), modes == _LOST

@@ -208,14 +208,17 @@ def total_statistics(
     """Return the total of the statistics of clients, added in their order."""
     update = query.update
     weighted_sum = np.full(update.centroids.shape, -0.0)  # -0.0 + x is x for every x, also for -0.0
-    plain_sum, numbers = np.zeros_like(weighted_sum), []
+    plain_sum, numbers, portions = np.zeros_like(weighted_sum), [], _portions(table, which, update)
     table.reclaim()
-    for some in _portions(table, which, update):
+    for some in portions:
         outcome = table.kernel.local_steps(
             table, some, update.centroids, **update.steps, inertia=True, n_threads=n_threads
         )
         weight = table.remembered_weights(some, update, outcome)
-        outcome.add_to(weight, weighted_sum, plain_sum)
+        if len(portions) == 1:
+            table.add_changed(outcome, weight, weighted_sum, plain_sum)
+        else:
+            outcome.add_to(weight, weighted_sum, plain_sum)
         inertia: Any = outcome.received_inertia
         numbers.append(np.column_stack([weight, weight > 0, inertia, table.n_samples[some]]))
     # Add sequentially, like records are added; `np.sum` may use another order.

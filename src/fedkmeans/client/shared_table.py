@@ -62,6 +62,8 @@ class SharedTable(Rows):
         self.lock = RLock()
         # The latest statistics, while they are referenced: they share memory with the kernel.
         self._lent: ReferenceType[StackedStatistics] | None = None
+        # Of the latest total: the stamp of the replies, their weights (A, k) and Σ ω c (k, m).
+        self._summed: tuple[int, FloatArray, FloatArray] | None = None
         self._named: tuple[IntArray | None, tuple[ClientId, ...]] = None, ()
 
     def __reduce__(self) -> Any:
@@ -144,6 +146,20 @@ class SharedTable(Rows):
                 "points; this cannot be remembered. Return 0 there (where counts is 0), or use memory=None."
             )
         return weight
+
+    def add_changed(
+        self, outcome: Outcome, weight: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray
+    ) -> None:
+        """Add Σ ω c to -0.0, but reuse the sums of the last query in clusters where nothing changed."""
+        last, self._summed, clusters = self._summed, None, None
+        changes = outcome.changes
+        # The stamps differ if other clients were asked, or if these have replied to something else since.
+        if last and changes and len(last[1]) == len(weight) and (changes.previous == last[0]).all():
+            same = (changes.same & (weight == last[1])).all(axis=0)
+            weighted_sum[same], clusters = last[2][same], np.flatnonzero(~same)
+        outcome.add_to(weight, weighted_sum, plain_sum, clusters)
+        if changes:
+            self._summed = changes.stamp, weight, weighted_sum
 
     def states_of(self, run: str, total: str, shape: tuple[int, ...]) -> DeltaStates:
         """Return the delta states for a total with this shape; drop those of all but the latest runs."""

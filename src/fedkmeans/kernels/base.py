@@ -159,6 +159,13 @@ class DeltaArrays(NamedTuple):
     pending: FloatArray
     settled: FloatArray
 
+    @classmethod
+    def nothing(cls, n_clients: int, k: int, m: int) -> DeltaArrays:
+        """Return the arrays of clients that have sent nothing."""
+        # One by one: for a single large array, no memory of an earlier run would be used again.
+        high, low, pending = (np.zeros((n_clients, k, m + 2)) for _ in range(3))
+        return cls(high, low, pending, np.full((n_clients, k), np.nan))
+
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
@@ -190,8 +197,18 @@ class Outcome:
         """Local centroids of one client, a new array of shape (k, m)."""
         return np.array(self.stack[self.places[place]])
 
-    def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
-        """Add Σ ω c and Σ c over the clients, in their order, to arrays (k, m); `weights` is (A, k)."""
+    def add_to(
+        self,
+        weights: FloatArray,
+        weighted_sum: FloatArray,
+        plain_sum: FloatArray,
+        clusters: IntArray | None = None,
+    ) -> None:
+        """Add Σ ω c and Σ c over the clients, in their order, to arrays (k, m); `weights` is (A, k).
+
+        Only `clusters` are added, if these are given.
+        """
+        some: Any = slice(None) if clusters is None else clusters
         for place, weight in zip(self.places, weights, strict=True):
-            weighted_sum += weight[:, None] * self.stack[place]
-            plain_sum += self.stack[place]
+            weighted_sum[some] += weight[some, None] * self.stack[place, some]
+            plain_sum[some] += self.stack[place, some]

@@ -185,6 +185,11 @@ class StackedStatistics(Mapping[ClientId, ClusterStatistics]):
             same = self.changes.same[places] & (self.changes.previous[places] == stamps)[:, None]
         return NewStatistics(self.stack, self.places[places], self.factor[places], weight, same), stamp
 
+    def new_numbers(self, places: IntArray) -> NewStatistics:
+        """The numbers of some clients, as the sums of a single cluster with a weight of one."""
+        ones = np.ones((len(places), 1))
+        return NewStatistics(self.numbers[:, None], places, ones, ones, np.zeros(ones.shape, dtype=np.bool_))
+
     def detach(self) -> None:
         """Copy the stack; then the kernel may overwrite its own. The caller holds the lock."""
         self.stack, self.places = self.stack[self.places], np.arange(len(self.names))
@@ -220,14 +225,16 @@ class RunningTotal:
         """Add statistics; `plus(-statistics)` subtracts them again."""
         # In most rounds few clusters change.
         changed = statistics.weighted_sum.any(axis=1) | (statistics.weight != 0) | (statistics.holders != 0)
-        rows: Any = slice(None) if changed.all() else np.flatnonzero(changed)
+        rows = np.flatnonzero(changed)
         highs, lows = [], []
         for high, low, part in zip(self.high.parts(), self.low.parts(), statistics.parts(), strict=True):
-            if isinstance(part, np.ndarray):
+            if not isinstance(part, np.ndarray) or 2 * len(rows) > len(changed):
+                sums, rests = plus(high, low, part)
+            elif len(rows):
                 sums, rests = high.copy(), low.copy()
                 sums[rows], rests[rows] = plus(high[rows], low[rows], part[rows])
             else:
-                sums, rests = plus(high, low, part)
+                sums, rests = high, low
             highs.append(sums)
             lows.append(rests)
         return RunningTotal(ClusterStatistics(*highs), ClusterStatistics(*lows))

@@ -23,16 +23,15 @@ _N_PAST, _PAST_NUMBERS = 64, 2**22
 class InertiaCache:
     """Inertia of all clients after one local step, and the clusters that changed since the last reply."""
 
-    def __init__(self, rows: Rows, k: int) -> None:
-        n, m = rows.X.shape
-        n_clients = len(rows.starts) - 1
+    def __init__(self, k: int, middles: FloatArray, squares: FloatArray) -> None:
+        n_clients, m = middles.shape
         self.arrays = totals.InertiaArrays(
-            labels=np.full(n, -1, dtype=np.int32),
+            labels=np.full(len(squares), -1, dtype=np.int32),
             changed=np.zeros((n_clients, k), dtype=np.bool_),
             within=np.zeros((n_clients, k)),
             away=np.zeros((n_clients, k)),
-            middles=np.empty((n_clients, m)),
-            squares=np.full(n, -1.0),
+            middles=middles,
+            squares=squares,
         )
         self.centroids = np.full((k, m), np.nan)  # the latest
         self.n_queries = 0
@@ -80,13 +79,13 @@ class BoundsCache:
         n_clients = len(rows.starts) - 1
         numbers = n * (k * (1 + with_gram) + 3) + n_clients * (k * (m + 3) + m)
         past = n_past(k, m) * k * (4 * m + 8)
-        inertia = 12 * n + n_clients * (17 * k + 8 * m)
+        inertia = 4 * n + n_clients * 17 * k
         return int(8 * numbers + past + inertia)
 
-    def inertia_cache(self, rows: Rows) -> InertiaCache:
+    def inertia_cache(self, middles: FloatArray, squares: FloatArray) -> InertiaCache:
         """What is kept to find inertia; made when it is first needed."""
         if self._inertia_cache is None:
-            self._inertia_cache = InertiaCache(rows, len(self.centroids))
+            self._inertia_cache = InertiaCache(len(self.centroids), middles, squares)
         return self._inertia_cache
 
     def distance(self, centroids: FloatArray) -> float:

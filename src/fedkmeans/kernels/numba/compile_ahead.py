@@ -21,7 +21,7 @@ from fedkmeans.kernels.numba.bounds_cache import BoundsCache
 from fedkmeans.kernels.numba.compiling import source_digest
 from fedkmeans.kernels.numba.jit import follow
 from fedkmeans.kernels.numba.jit.structures import StepSettings
-from fedkmeans.kernels.numba.kernel_cache import GramMatrices, KernelCache
+from fedkmeans.kernels.numba.kernel_cache import NO_SPREAD, GramMatrices, KernelCache
 from fedkmeans.kernels.numba.scanning import as_clients, scan_rows
 from fedkmeans.kernels.preparation import announce_compiling, preparing
 
@@ -78,7 +78,7 @@ def main(dtype: str, kind: str, stamp: str) -> None:
         settings, grams = StepSettings(2, 0.0, False), GramMatrices(rows).arrays
         follow.follow_steps(data, nobody, received, settings, 2, grams, bounds)
     else:
-        follow.follow_step(data, nobody, bounds)
+        follow.follow_step(data, nobody, bounds, *NO_SPREAD)
     scan_rows(as_clients(rows), 0, len(numbers), received, n_threads=1)
     Path(stamp).touch()
 

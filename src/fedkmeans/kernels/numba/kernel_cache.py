@@ -1,7 +1,7 @@
 """What the compiled kernel keeps about a table of rows, and how much memory this may take.
 
-Bounds belong to one run. Copies of rows and Gram matrices belong to the rows and serve all runs. They
-change how long an answer takes, never the answer.
+Bounds belong to one run. Copies of rows, Gram matrices and the rows' distances to their client's mean
+belong to the rows and serve all runs. They change how long an answer takes, never the answer.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ LEAST_MEMORY = 2**27
 # The range of bytes is found from so many rows, and covers at most so many standard deviations around the
 # mean.
 _SAMPLE, _DEVIATIONS = 256, 20
+# In place of `KernelCache.spread`, where inertia is not needed.
+NO_SPREAD = np.empty((0, 0)), np.empty(0)
 # Bounds of so many runs and restarts that take turns on the same rows are kept.
 _MOST_RUNS = 16
 
@@ -103,6 +105,12 @@ class KernelCache:
             spacing=spacing if 1e-300 < spacing < np.inf else 1.0,
         )
 
+    @cached_property
+    def spread(self) -> tuple[FloatArray, FloatArray]:
+        """`middles` and `squares` of `InertiaArrays`, which are filled in when they are first needed."""
+        n, m = self.data.X.shape
+        return np.empty((len(self.data.starts) - 1, m)), np.full(n, -1.0)
+
     def may_follow(self, rows: Rows, k: int, with_gram: bool) -> bool:
         """Whether keeping bounds and answers for these rows pays off, and memory suffices; found once."""
         if (k, with_gram) not in self.followed:
@@ -163,4 +171,5 @@ def _n_bytes(rows: Rows, k: int, with_gram: bool, grams: bool) -> int:
     """Bytes of the bounds of a run together with what all runs share."""
     n, m = rows.X.shape
     of_grams = 4 * int((rows.sizes**2).sum()) if grams else 0
-    return BoundsCache.n_bytes(rows, k, with_gram) + int(n * (m + 16)) + of_grams
+    shared = n * (m + 24) + 8 * m * (len(rows.starts) - 1)
+    return BoundsCache.n_bytes(rows, k, with_gram) + int(shared) + of_grams

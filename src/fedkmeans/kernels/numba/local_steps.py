@@ -18,7 +18,7 @@ from fedkmeans.kernels.numba.jit import bounds as jit_bounds
 from fedkmeans.kernels.numba.jit import clients, follow, totals
 from fedkmeans.kernels.numba.jit.common import AS_RECEIVED, MEAN
 from fedkmeans.kernels.numba.jit.structures import LocalResults, StepSettings, new_results
-from fedkmeans.kernels.numba.kernel_cache import GramMatrices, KernelCache
+from fedkmeans.kernels.numba.kernel_cache import NO_SPREAD, GramMatrices, KernelCache
 from fedkmeans.kernels.numba.scanning import are_large, as_double, scan_rows
 from fedkmeans.kernels.reference.lloyd import means
 
@@ -41,13 +41,20 @@ class StoredOutcome(Outcome):
         own = self.status[client] != AS_RECEIVED
         return np.where(own[:, None], self.stack[client], self.received)
 
-    def add_to(self, weights: FloatArray, weighted_sum: FloatArray, plain_sum: FloatArray) -> None:
+    def add_to(
+        self,
+        weights: FloatArray,
+        weighted_sum: FloatArray,
+        plain_sum: FloatArray,
+        clusters: IntArray | None = None,
+    ) -> None:
         """Add Σ ω c and Σ c, several clusters at a time."""
+        some = np.arange(len(self.received)) if clusters is None else clusters
         before = as_double(weights), self.places, self.received, self.stack, self.status
         by_clusters(
-            lambda first, last: clients.add_up(*before, first, last, weighted_sum, plain_sum),
-            len(self.received),
-            self.received.size * len(self.places),
+            lambda first, last: clients.add_up(*before, some[first:last], weighted_sum, plain_sum),
+            len(some),
+            len(some) * self.received.shape[1] * len(self.places),
             self.n_threads,
         )
 
@@ -105,13 +112,14 @@ class LocalSteps:
         if bounds.with_gram and cache.grams is None:
             cache.grams = GramMatrices(self.rows)
         grams, number = cache.grams, bounds.setting_number(settings)
+        spread = cache.spread if self.inertia else NO_SPREAD
 
         def work(part: IntArray) -> None:
             which = self.which[part]
             jit_bounds.follow_labels(data, which, received, bounds.latest, copies, bounds.arrays)
             compile_ahead.wait()
             if grams is None or settings.max_local == 1:
-                follow.follow_step(data, which, bounds.arrays)
+                follow.follow_step(data, which, bounds.arrays, *spread)
             else:
                 grams.prepare(data, which)
                 follow.follow_steps(data, which, received, settings, number, grams.arrays, bounds.arrays)
@@ -147,7 +155,8 @@ class LocalSteps:
 
     def add_cached_inertia(self, bounds: BoundsCache, outcome: StoredOutcome) -> None:
         """Find the inertia after one local step, from what changed since the last time."""
-        data, results, cache = self.cache.weighted, bounds.arrays.results, bounds.inertia_cache(self.rows)
+        data, results = self.cache.weighted, bounds.arrays.results
+        cache = bounds.inertia_cache(*self.cache.spread)
         previous, moved = cache.begin(self.which, self.received)
 
         def work(part: IntArray) -> None:

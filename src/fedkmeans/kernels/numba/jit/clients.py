@@ -232,10 +232,10 @@ def local_centroid(received, means, status, i, j):
 
 
 @entry()
-def add_up(weights, places, received, means, status, first, last, weighted_sum, plain_sum):
-    """Add Σ ω c and Σ c over clients, for clusters `first` to `last`, in the order of the clients."""
+def add_up(weights, places, received, means, status, clusters, weighted_sum, plain_sum):
+    """Add Σ ω c and Σ c over clients, for some clusters, in the order of the clients."""
     m, n = received.shape[1], len(places)
-    for j in range(first, last):
+    for j in clusters:
         a = 0
         # Four clients at a time, so that the sums are read and written once for four terms.
         while a + 4 <= n:

@@ -10,6 +10,7 @@ from fedkmeans.kernels.numba.jit.gram import move_row, sum_gram
 from fedkmeans.kernels.numba.jit.gram_steps import gram_steps
 from fedkmeans.kernels.numba.jit.nearest import quick_square, square_between
 from fedkmeans.kernels.numba.jit.structures import Client, Gram
+from fedkmeans.kernels.numba.jit.totals import measure_rows
 
 
 @inner()
@@ -66,8 +67,11 @@ def renew_means(X, weight, before, final, was, status, last_counts, means, dirty
 
 
 @entry()
-def follow_step(data, which, bounds):
-    """The answers of several clients that make one local step, after `follow_labels`."""
+def follow_step(data, which, bounds, middles, squares):
+    """The answers of several clients that make one local step, after `follow_labels`.
+
+    `middles` and `squares` of `InertiaArrays` are filled in on the way, if they have a length.
+    """
     results = bounds.results
     k = results.counts.shape[1]
     final, status = np.empty(most_rows(data.starts, which), np.int32), np.empty(k, np.int8)
@@ -90,6 +94,8 @@ def follow_step(data, which, bounds):
             results.status[i], results.last_counts[i], results.means[i], dirty,
         )  # fmt: skip
         bounds.answered[i] = ONE_STEP
+        if len(squares) > 0 and squares[start] < 0:  # now, while the rows are in the processor's cache
+            measure_rows(data.X, start, stop, middles[i], squares)
         if n_changed:
             bounds.n_moves[i] = -1  # T belongs to the previous labels
 

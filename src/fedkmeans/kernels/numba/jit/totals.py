@@ -66,8 +66,8 @@ def renew(high, low, last, slots, new, first, stop):
     """See `fedkmeans.kernels.reference.totals.renew`; only clusters from `first` up to `stop`."""
     stack, places, factors, weights, same = new
     m = stack.shape[2]
-    for j in range(first, stop):
-        for a in range(len(slots)):
+    for a in range(len(slots)):
+        for j in range(first, stop):
             old, weight, factor = last[slots[a], j], weights[a, j], factors[a, j]
             values = stack[places[a], j]
             if weight == old[m] and (weight == 0 or same[a, j] or is_same(factor, values, old)):
@@ -117,8 +117,8 @@ def renew_deltas(state, slots, modes, new, total, first, stop):
     highs, lows, pending, settled = state
     m = stack.shape[2]
     numbers, zeros = np.empty(m + 2), np.zeros(m + 2)
-    for j in range(first, stop):
-        for a in range(len(slots)):
+    for a in range(len(slots)):
+        for j in range(first, stop):
             i, weight, factor = slots[a], weights[a, j], factors[a, j]
             known = weight == settled[i, j] and (weight == 0 or same[a, j])
             if (modes[a] == 1 or modes[a] == 2) and known:
