@@ -159,7 +159,7 @@ class SharedTable(Rows):
             weighted_sum[same], clusters = last[2][same], np.flatnonzero(~same)
         outcome.add_to(weight, weighted_sum, plain_sum, clusters)
         if changes:
-            self._summed = changes.stamp, weight, weighted_sum
+            self._summed = changes.stamp, weight, weighted_sum.copy()
 
     def states_of(self, run: str, total: str, shape: tuple[int, ...]) -> DeltaStates:
         """Return the delta states for a total with this shape; drop those of all but the latest runs."""
