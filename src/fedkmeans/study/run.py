@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -174,7 +176,9 @@ def _carry_out(work: Work, tasks: Sequence[Task], n_jobs: int | None) -> Iterato
     elif backend.supports_return_generator:
         how: dict[str, Any] = {"return_as": "generator_unordered", "pre_dispatch": "n_jobs"}
         try:
-            yield from Parallel(n_jobs, batch_size=1, **how)(delayed(work)(task) for task in tasks)
+            with _interrupts_blocked():
+                results = Parallel(n_jobs, batch_size=1, **how)(delayed(work)(task) for task in tasks)
+            yield from results
         except BrokenProcessPool as error:
             raise StudyError(_DIED) from error
     else:  # such as Ray, which returns results only when a whole batch is done: small batches
@@ -182,6 +186,19 @@ def _carry_out(work: Work, tasks: Sequence[Task], n_jobs: int | None) -> Iterato
         for start in range(0, len(tasks), size):
             some = tasks[start : start + size]
             yield from Parallel(n_jobs, batch_size=1)(delayed(work)(task) for task in some)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start workers that Ctrl-C does not reach; this process, which ends them, gets it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which workers inherit
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _on_dask(work: Work, tasks: Sequence[Task], client: Any) -> Iterator[tuple[Task, Record]]:
