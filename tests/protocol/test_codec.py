@@ -16,7 +16,7 @@ from fedkmeans.client.delta_state import DeltaState
 from fedkmeans.errors import FederationError, ParameterError, WireError
 from fedkmeans.kernels.base import LocalSummary
 from fedkmeans.protocol import codec, messages
-from fedkmeans.protocol.codec import MAX_HEADER, Packed, decode, encode, from_bytes, to_bytes
+from fedkmeans.protocol.codec import MAX_HEADER, WIRE_VERSION, Packed, decode, encode, from_bytes, to_bytes
 from fedkmeans.protocol.declaration import Additive, Query, Reply, reply_type
 from fedkmeans.protocol.exchange import Total
 from fedkmeans.protocol.field_types import MAX_DEPTH, REGISTRY, Message, field_type
@@ -58,7 +58,7 @@ leaf_queries = st.one_of(
     st.builds(Score, arrays()),
     st.just(Describe()),
     st.just(messages.FindBox()),
-    st.builds(messages.LocalClusters, wholes, texts, wholes, wholes, wholes),
+    st.builds(messages.LocalClusters, wholes, texts, wholes, wholes, wholes, wholes),
     st.builds(messages.DrawPoint, arrays(), wholes, st.booleans(), wholes),
 )
 names = st.none() | st.lists(texts, max_size=3).map(tuple)
@@ -202,12 +202,13 @@ def test_what_cannot_travel_is_refused_at_home(record):
 
 
 def good(**changes):
-    fields_ = {"n_clusters": 3, "method": "k-means", "n_init": 1, "max_iter": 9, "seed": 5, **changes}
-    return {"v": 2, "record": {"LocalClusters": {k: v for k, v in fields_.items() if v is not ...}}}
+    fields_ = {"n_clusters": 3, "method": "k-means", "n_init": 1, "max_iter": 9, "seed": 5, "max_rows": 7}
+    fields_ |= changes
+    return {"v": 3, "record": {"LocalClusters": {k: v for k, v in fields_.items() if v is not ...}}}
 
 
 def box(low, high=(1,)):
-    return {"v": 2, "record": {"Box": {"minimum": low, "maximum": list(high)}}}
+    return {"v": 3, "record": {"Box": {"minimum": low, "maximum": list(high)}}}
 
 
 NOTHING, TWO = np.empty(0), np.zeros(2)
@@ -221,32 +222,32 @@ DEEP = '{"Bundle":{"queries":[' * 40 + "]}}" * 40
         ("", NOTHING, "no JSON"),
         (b"{}", NOTHING, "should be a text"),
         ("[" * 200_000, NOTHING, "too deeply nested"),
-        ('{"v":2,"record":' + DEEP + "}", NOTHING, "more than 16 records within each other"),
+        ('{"v":3,"record":' + DEEP + "}", NOTHING, "more than 16 records within each other"),
         (" " * MAX_HEADER + "{}", NOTHING, "more than 4194304"),
-        ('{"v":2,"v":2}', NOTHING, "key twice"),
-        ('{"v":2,"record":NaN}', NOTHING, "belongs among the numbers"),
-        ('{"v":2,"record":1.5}', NOTHING, "belongs among the numbers"),
+        ('{"v":3,"v":3}', NOTHING, "key twice"),
+        ('{"v":3,"record":NaN}', NOTHING, "belongs among the numbers"),
+        ('{"v":3,"record":1.5}', NOTHING, "belongs among the numbers"),
         ('{"v":' + "9" * 5000 + "}", NOTHING, "whole number of 5000 digits"),
         ("[]", NOTHING, "no version"),
         ({"record": {}}, NOTHING, "no version"),
         ({"v": True, "record": {}}, NOTHING, "no version"),
         (
-            {"v": 3, "record": {}},
+            {"v": 4, "record": {}},
             NOTHING,
-            r"speaks version 3 .* this side version 2\. Install the same version",
+            r"speaks version 4 .* this side version 3\. Install the same version",
         ),
-        ({"v": 2}, NOTHING, "should have a version and a record"),
+        ({"v": 3}, NOTHING, "should have a version and a record"),
         ({**good(), "more": 1}, NOTHING, "should have a version and a record"),
-        ({"v": 2, "record": []}, NOTHING, "wrong type"),
-        ({"v": 2, "record": {}}, NOTHING, "should have one kind"),
-        ({"v": 2, "record": {"Describe": {}, "FindBox": {}}}, NOTHING, "should have one kind"),
-        ({"v": 2, "record": {"Shell": {}}}, NOTHING, "unknown kind 'Shell'"),
+        ({"v": 3, "record": []}, NOTHING, "wrong type"),
+        ({"v": 3, "record": {}}, NOTHING, "should have one kind"),
+        ({"v": 3, "record": {"Describe": {}, "FindBox": {}}}, NOTHING, "should have one kind"),
+        ({"v": 3, "record": {"Shell": {}}}, NOTHING, "unknown kind 'Shell'"),
         (
-            {"v": 2, "record": {"ClusterStatistics": {}}},
+            {"v": 3, "record": {"ClusterStatistics": {}}},
             NOTHING,
             "the kind ClusterStatistics, expected LocalClusters or Box or",
         ),
-        ({"v": 2, "record": {"Describe": []}}, NOTHING, "should have the fields"),
+        ({"v": 3, "record": {"Describe": []}}, NOTHING, "should have the fields"),
         (good(seed=...), NOTHING, "should have the fields"),
         (good(more=1), NOTHING, "should have the fields"),
         (good(seed="5"), NOTHING, r"LocalClusters\.seed is '5', which has the wrong type"),
@@ -270,7 +271,7 @@ DEEP = '{"Bundle":{"queries":[' * 40 + "]}}" * 40
         (box([True]), TWO, "for a shape"),
         (box(["1"]), TWO, "for a shape"),
         (box("1"), TWO, "wrong type"),
-        ({"v": 2, "record": {"Bundle": {"queries": [{"Box": {}}]}}}, NOTHING, "the kind Box, expected"),
+        ({"v": 3, "record": {"Bundle": {"queries": [{"Box": {}}]}}}, NOTHING, "the kind Box, expected"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(header, numbers, reason):
@@ -319,7 +320,7 @@ def attempt(packed):
 vectors = st.lists(floats, max_size=12).map(lambda values: np.array(values, dtype=np.float64))
 
 
-@given(json_values | st.fixed_dictionaries({"v": st.just(1), "record": json_values}), vectors)
+@given(json_values | st.fixed_dictionaries({"v": st.just(WIRE_VERSION), "record": json_values}), vectors)
 @settings(max_examples=300)
 def test_any_json_is_a_record_or_refused(tree, numbers):
     attempt(Packed(json.dumps(tree), numbers))

@@ -5,7 +5,9 @@ For an initialization, sites send means of at least `min_cluster_size` rows.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,17 +17,23 @@ from fedkmeans._utils.typing import ClientId, DataArray, FloatArray
 from fedkmeans.algorithms.kfed import TOO_SMALL, kfed_exchange
 from fedkmeans.errors import DataError, ParameterError
 from fedkmeans.protocol.exchange import Ask, Clients, Conversation
-from fedkmeans.protocol.messages import Box, Candidate, DrawPoint, FindBox, LocalClusters
+from fedkmeans.protocol.messages import ALL_ROWS, Box, Candidate, DrawPoint, FindBox, LocalClusters
 
 Initializer: TypeAlias = Callable[[int, int, Clients, int], Conversation[FloatArray]]
+
+# Clients, and rows of each client, that a start needs: so many, or more: so many for each cluster.
+_ENOUGH = {"init_clients": (500, 10), "init_rows": (10_000, 100)}
+AUTO, ALL = "auto", "all"
 
 # Rows per candidate: enough to hide a single row, few enough that candidates still differ.
 _MEAN_OF = 5
 
 
-def kfed(n_clusters: int, n_features: int, clients: Clients, seed: int) -> Conversation[FloatArray]:
-    """k-FED with all clients, 5 restarts at the clients and 5 at the server, as in the paper's runs."""
-    query = LocalClusters(n_clusters, "k-means", n_init=5, max_iter=300, seed=seed)
+def kfed(
+    n_clusters: int, n_features: int, clients: Clients, seed: int, max_rows: int = ALL_ROWS
+) -> Conversation[FloatArray]:
+    """k-FED with 5 restarts at the clients and 5 at the server, as in the paper's runs."""
+    query = LocalClusters(n_clusters, "k-means", 5, max_iter=300, seed=seed, max_rows=max_rows)
     return (yield from kfed_exchange(query, n_clusters, clients, n_init=5)).d
 
 
@@ -95,13 +103,29 @@ INITIALIZERS: dict[str, Initializer] = {
 }
 
 
-def find_initializer(init: str | DataArray, n_clusters: int, n_features: int) -> Initializer:
-    """Return the initializer with this name, or one that returns the given centroids."""
+def most_used(parameter: str, value: int | str, n_clusters: int) -> int:
+    """Return the most clients (`init_clients`) or rows of a client (`init_rows`) that a start uses."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and value > 0:
+        return int(value)
+    if not isinstance(value, str) or value not in (AUTO, ALL):
+        problem = f"must be a whole number of at least 1, {AUTO!r} or {ALL!r}; got {value!r}."
+        raise ParameterError(problem, parameter=parameter)
+    least, per_cluster = _ENOUGH[parameter]
+    return ALL_ROWS if value == ALL else max(least, per_cluster * n_clusters)
+
+
+def find_initializer(
+    init: str | DataArray, n_clusters: int, n_features: int, max_rows: int = ALL_ROWS
+) -> Initializer:
+    """Return the initializer with this name, or one that returns the given centroids.
+
+    In k-FED, clients with more than `max_rows` rows use a sample.
+    """
     if isinstance(init, str):
         if init not in INITIALIZERS:
             problem = f"must be an array of centroids or one of {', '.join(INITIALIZERS)}; got {init!r}."
             raise ParameterError(problem, parameter="init")
-        return INITIALIZERS[init]
+        return partial(kfed, max_rows=max_rows) if init == "kfed" else INITIALIZERS[init]
     try:
         centroids = np.array(init, dtype=np.float64)
     except (TypeError, ValueError) as error:

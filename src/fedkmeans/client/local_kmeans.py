@@ -122,26 +122,53 @@ def local_clusters(
     for client, least in zip(which, min_cluster_sizes, strict=True):
         X, weight = rows.shard(client)
         size = len(X) if weight is None else _effective(weight.sum(), (weight**2).sum())
-        wanted.append(min(query.n_clusters, int(size / least)))
+        wanted.append(min(query.n_clusters, int(min(size, query.max_rows) / least)))
     sets = [CentroidSet(np.empty((0, rows.X.shape[1])), np.empty(0))] * len(which)
-    some = [place for place, k in enumerate(wanted) if k]
-    if not some:
-        return sets
-    wanted, rngs = [wanted[place] for place in some], [rngs[place] for place in some]
+    some = np.flatnonzero(wanted)
+    large = rows.sizes[which[some]] > query.max_rows
+    # Of large clients, few samples are in memory at a time.
+    portions = [some[~large], *np.split(some[large], range(n_threads, large.sum(), n_threads))]
+    for portion in filter(len, portions):
+        table, clients, own = rows, which[portion], [rngs[place] for place in portion]
+        sampled = bool(rows.sizes[clients[0]] > query.max_rows)
+        if sampled:
+            table, clients = _sample(rows, clients, query.max_rows, own), np.arange(len(portion))
+        found = _cluster(table, clients, [wanted[place] for place in portion], own, query, kernel, n_threads)
+        for place, (centroids, counts) in zip(portion, found, strict=True):
+            X, weight = rows.shard(which[place])
+            clustered = Clustered(centroids, None if sampled else counts)  # not the counts of a sample
+            sets[place] = _publish(X, weight, clustered, min_cluster_sizes[place], kernel, n_threads)
+    return sets
+
+
+def _sample(rows: Rows, which: IntArray, n: int, rngs: Sequence[np.random.Generator]) -> Rows:
+    """Draw `n` rows of each client, in their order; a client must have at least as many."""
+    pairs = zip(which, rngs, strict=True)
+    drawn = [rows.starts[client] + rng.choice(rows.sizes[client], n, replace=False) for client, rng in pairs]
+    chosen = np.sort(drawn, axis=1).ravel()
+    weight = None if rows.sample_weight is None else rows.sample_weight[chosen]
+    return Rows(rows.X[chosen], n * np.arange(len(which) + 1), weight)
+
+
+def _cluster(
+    rows: Rows,
+    which: IntArray,
+    wanted: Sequence[int],
+    rngs: Sequence[np.random.Generator],
+    query: LocalClusters,
+    kernel: Kernel,
+    n_threads: int,
+) -> Sequence[Clustered]:
+    """Make `wanted` clusters of the rows of each client, without the last step."""
     n_init, max_iter = query.n_init, query.max_iter - 1  # `_publish` makes the last step
     if query.method == "k-means":
-        clustered = kernel.kmeans_each(rows, which[some], wanted, rngs, n_init, max_iter, n_threads)
-    else:
+        return kernel.kmeans_each(rows, which, wanted, rngs, n_init, max_iter, n_threads)
 
-        def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
-            X, weight = rows.shard(client)
-            return Clustered(awasthi_sheffet(X, k, rng, n_init, max_iter, weight, kernel))
+    def work(client: int, k: int, rng: np.random.Generator) -> Clustered:
+        X, weight = rows.shard(client)
+        return Clustered(awasthi_sheffet(X, k, rng, n_init, max_iter, weight, kernel))
 
-        clustered = in_threads(work, list(zip(which[some], wanted, rngs, strict=True)), n_threads)
-    for place, found in zip(some, clustered, strict=True):
-        X, weight = rows.shard(which[place])
-        sets[place] = _publish(X, weight, found, min_cluster_sizes[place], kernel, n_threads)
-    return sets
+    return in_threads(work, list(zip(which, wanted, rngs, strict=True)), n_threads)
 
 
 def _publish(

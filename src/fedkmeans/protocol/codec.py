@@ -26,7 +26,7 @@ from fedkmeans._utils.typing import FloatArray
 from fedkmeans.errors import WireError
 from fedkmeans.protocol.field_types import FieldType, Message, NumberReader, brief
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 # Characters of a header: a few hundred are common, and the names of 100,000 columns fit.
 MAX_HEADER = 2**22
 

@@ -22,10 +22,11 @@ from fedkmeans.protocol.constraints import Array, Choice, Real, Text, Whole, che
 from fedkmeans.protocol.declaration import Additive, Query, Reply, message
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal
 
+ALL_ROWS = 2**53  # no site has more
 # Beyond these, a query is no work but an attack or a mistake.
 _Steps: TypeAlias = Annotated[int, Whole(1, 10**6)]
 _Seed: TypeAlias = Annotated[int, Whole(0, 2**64)]
-_Count: TypeAlias = Annotated[int, Whole(1, 2**53)]
+_Count: TypeAlias = Annotated[int, Whole(1, ALL_ROWS)]
 _Centroids: TypeAlias = Annotated[FloatArray, Array(("k", "m"))]
 
 # How a client may cluster its own rows; `fedkmeans.client.local_kmeans` has the functions.
@@ -283,13 +284,17 @@ class FindBox(Query):
 
 @message(reply=CentroidSet)
 class LocalClusters(Query):
-    """Cluster your own data."""
+    """Cluster your own data.
+
+    A site with more than `max_rows` rows clusters a sample of that size; only the last step uses all rows.
+    """
 
     n_clusters: _Steps
     method: Annotated[str, Choice(LOCAL_METHODS)]
     n_init: _Steps
     max_iter: _Steps
     seed: _Seed
+    max_rows: _Count = ALL_ROWS
 
 
 @message(reply=Candidate)
