@@ -1,4 +1,4 @@
-"""Compare speeds in one run; see ``python -m benchmarks --help``."""
+"""Compare speed and quality in one run; see ``python -m benchmarks --help``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import compilation, flower, growth, kfed, peak, report, runs, sparse, step
+from benchmarks import compilation, flower, growth, kfed, peak, quality, report, runs, sparse, step
 from benchmarks.timing import Settings, machine
 
 SECTIONS = {
     "runs": runs,
     "step": step,
     "kfed": kfed,
+    "quality": quality,
     "growth": growth,
     "peak": peak,
     "sparse": sparse,

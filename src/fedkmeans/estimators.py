@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from fedkmeans._utils.checks import check_choice, check_integer
+from fedkmeans._utils.checks import check_choice, check_integer, check_real
 from fedkmeans._utils.typing import ClientId, DataArray
 from fedkmeans.algorithms import fit
 from fedkmeans.algorithms.fit import Fitted, MemorySetting, Schema, find_memory
 from fedkmeans.algorithms.fkm import SERVER_INITS, fkm_target
+from fedkmeans.algorithms.initialization import ALL, AUTO, most_used
 from fedkmeans.algorithms.kfed import VARIANTS
 from fedkmeans.algorithms.rounds import Observer, RoundConfig
 from fedkmeans.algorithms.stopping import Stopping
@@ -25,6 +26,8 @@ from fedkmeans.protocol.exchange import Conversation
 PAPER: dict[str, Any] = {
     "participation": "random",
     "memory": None,
+    "init_clients": ALL,
+    "init_rows": ALL,
     "max_local": 5,
     "learning_rate": 0.01,
     "momentum": 0.8,
@@ -61,6 +64,9 @@ class FederatedKMeans(Clusterer):
         every client, stored by the server, or by the client, which sends deltas; both give the same
         results as long as no client leaves or loses its state. A number γ in (0, 1): the totals of
         earlier rounds, multiplied by γ in each round. None: nothing (the paper).
+    look_ahead : float, default=0.75
+        With memory "server" or "client", the part of the age of the statistics for which a round is
+        corrected, from 0 (not at all) to 1. It has no effect if all clients are asked in each round.
     max_local : int, default=1
         Maximum number of local steps per round. With memory, one step leads to the fixed points of
         pooled k-means; more steps give biased results if the data of clients differ.
@@ -71,6 +77,13 @@ class FederatedKMeans(Clusterer):
     init : str or array of shape (k, m), default="kfed"
         Initialization: "kfed", "random" (in the bounding box of all data), "client_random",
         "k-means++" (across clients), or an array of initial centroids.
+    init_clients : int, "auto" or "all", default="auto"
+        Maximum number of clients that take part in the initialization; they are drawn at random.
+        "auto" means 500, or 10 for each cluster if these are more.
+    init_rows : int, "auto" or "all", default="auto"
+        Maximum number of rows of a client that init="kfed" clusters. A client with more rows draws a
+        sample, and only its last step uses all rows. "auto" means 10,000, or 100 for each cluster if
+        these are more.
     n_init : int, default=1
         Number of restarts; the result with the lowest federated score per sample is kept.
     empty_clusters : {"keep", "relocate"}, default="keep"
@@ -131,10 +144,13 @@ class FederatedKMeans(Clusterer):
     weighting: str | WeightingRule = "dynamic"
     participation: str = "turns"
     memory: MemorySetting = "server"
+    look_ahead: float = 0.75
     max_local: int = 1
     learning_rate: float = 1.0
     momentum: float = 0.0
     init: str | DataArray = "kfed"
+    init_clients: int | str = AUTO
+    init_rows: int | str = AUTO
     empty_clusters: str = "keep"
     tol: float = 1e-8
     tol_local: float = 1e-8
@@ -174,10 +190,19 @@ class FederatedKMeans(Clusterer):
             why = " has no effect without memory, as the server then does not know the score."
             warnings.warn(FedKMeansWarning(Setting("tol_score", self.tol_score), why), stacklevel=2)
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
-        target = find_memory(self.memory, work)
+        target = find_memory(self.memory, work, check_real("look_ahead", self.look_ahead, low=0, high=1))
         n_init = check_integer("n_init", self.n_init)
         return fit.wf_kmeans(
-            self.n_clusters, schema.n_features, clients, plan, target, self.init, n_init, observe
+            self.n_clusters,
+            schema.n_features,
+            clients,
+            plan,
+            target,
+            self.init,
+            most_used("init_clients", self.init_clients, self.n_clusters),
+            most_used("init_rows", self.init_rows, self.n_clusters),
+            n_init,
+            observe,
         )
 
 

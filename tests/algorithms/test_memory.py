@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -352,7 +353,7 @@ def test_two_servers_that_continue_from_one_state_do_not_interfere(scattered):
     find_target = find_memory("client", LocalWork(max_local=1))
     state = State.start(X[:4])
     found = run(federation, find_target(state, everybody, everybody))
-    states = [State(found.d + shift, found.d, 1, memory=found.memory) for shift in (0.0, 0.3)]
+    states = [State(found.d + shift, found.d, 1, memory=deepcopy(found.memory)) for shift in (0.0, 0.3)]
     for _ in range(4):
         for index, state in enumerate(states):
             found = run(federation, find_target(state, everybody, everybody))
@@ -684,13 +685,59 @@ def test_the_window_is_the_number_of_rounds_in_which_all_replied():
     clients, response_log = ("a", "b", "c"), ResponseLog()
     windows = []
     for round_, answered in enumerate(["a", "b", "ac", "b", "b", *[""] * 5]):
-        response_log = response_log.after(round_, tuple(answered) or ("a",), tuple(answered))
-        windows.append(response_log.window(clients, round_))
+        response_log.check_round(round_)
+        response_log.record(clients, tuple(answered) or ("a",), tuple(answered))
+        windows.append(response_log.window())
     # Then a did not reply five times and no longer counts; c replied in the third round.
     assert windows == [None, None, 2, 2, 3, 4, 5, 6, 7, 8]
-    assert response_log.window(("a", "b"), 9) == 6
-    with pytest.raises(FederationError):
-        response_log.window(("a",), 9)
+    # Clients that leave are forgotten: first the one with the oldest reply, then all that can be reached.
+    response_log.record(("a", "b"), ("a",), ())
+    assert response_log.window() == 7
+    response_log.record(("a",), (), ())
+    with pytest.raises(FederationError, match="was asked 5 times"):
+        response_log.window()
+
+
+def test_the_share_counts_clients_that_are_known_or_can_be_reached():
+    response_log = ResponseLog()
+    for _ in range(4):
+        response_log.record(("a", "b", "c", "d"), ("a", "b"), ("a",))
+    assert (response_log.share({"a": 0}), response_log.missed) == (1 / 4, {"b": 4})
+    response_log.record(response_log.clients, ("b",), ())
+    assert response_log.share({"a": 0}) == 1 / 3  # b is given up
+    assert response_log.share({"a": 0, "b": 0}) == 2 / 4  # but what it sent still counts
+    response_log.record(response_log.clients, ("b",), ("b",))
+    assert (response_log.share({"a": 0}), response_log.missed) == (1 / 4, {})
+
+
+class Unwalked(tuple):
+    """Clients that nobody may walk through once they are `closed`."""
+
+    closed = False
+
+    def __iter__(self):
+        assert not self.closed, "a round walks through all clients"
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("memory", ["server", "client", 0.9, None])
+def test_a_round_does_not_walk_through_clients_that_are_not_asked(memory, scattered):
+    X, clients = scattered
+    federation = InProcess.from_arrays(X, clients)
+    federation.clients = everybody = Unwalked(federation.clients)
+    rounds = []
+
+    def close(state, info):
+        everybody.closed = info.round < 9
+        rounds.append(len(info.asked))
+
+    model = FederatedKMeans(
+        3, init=X[:3], clients_per_round=2, memory=memory, tol=0, tol_score=0, max_rounds=9, random_state=0
+    )
+    if memory is None:
+        model.set_params(tol_score=1e-3)
+    model.fit_federation(federation, on_round=close)
+    assert rounds == [2] * 9
 
 
 def test_bytes_are_those_of_the_arrays(scattered):
@@ -775,6 +822,7 @@ def test_paper_returns_the_settings_of_the_paper():
     assert FederatedKMeans.paper(7, weighting="equal").get_params() == {
         "n_clusters": 7, "weighting": "equal", "clients_per_round": None, "participation": "random",
         "memory": None, "max_local": 5, "learning_rate": 0.01, "momentum": 0.8, "init": "kfed", "n_init": 1,
+        "init_clients": "all", "init_rows": "all", "look_ahead": 0.75,
         "empty_clusters": "keep", "tol": 1e-8, "tol_local": 1e-8, "tol_score": 0.0, "patience": 300,
         "min_rounds": 16, "max_rounds": 10_000, "score_every": 0, "random_state": None, "n_jobs": None,
         "kernel": "auto",

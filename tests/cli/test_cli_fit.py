@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from fedkmeans import InProcess
 from fedkmeans.model import Model
 from fedkmeans.registry import make
 
@@ -47,7 +48,7 @@ def test_all_options_reach_the_estimator(run, clients):
         "fit north.csv south.csv -k 2 --algorithm wf --weighting by_size --clients-per-round 1 --max-local 3 "
         "--learning-rate 0.5 --momentum 0.1 --init k-means++ --n-init 2 --empty-clusters relocate --tol 1e-5 "
         "--tol-local 1e-6 --patience none --min-rounds 3 --max-rounds 9 --score-every 2 --n-jobs 2 --seed 4 "
-        "--participation turns --kernel numpy"
+        "--participation turns --kernel numpy --init-clients 1 --init-rows ALL"
     )
     assert outcome.code == 0, outcome.err
     assert Model.load("model").card["result"]["kernel"] == "numpy"
@@ -60,7 +61,10 @@ def test_all_options_reach_the_estimator(run, clients):
         "learning_rate": 0.5,
         "momentum": 0.1,
         "memory": None,
+        "look_ahead": 0.75,
         "init": "k-means++",
+        "init_clients": 1,
+        "init_rows": "all",
         "n_init": 2,
         "empty_clusters": "relocate",
         "tol": 1e-5,
@@ -98,6 +102,26 @@ def test_memory_and_its_options(run, clients, given, meant):
     assert (parameters["memory"], parameters["participation"]) == (meant, "random")
     assert parameters["tol_score"] == 0.01
     assert "score " in outcome.err  # the server's own estimate, round by round
+
+
+def test_the_size_of_the_start_is_a_number_or_a_name(run, clients):
+    line = "fit north.csv south.csv -k 2 --seed 0 -q"
+    assert run(f"{line} --init-rows 20 --init-clients auto --look-ahead 0.5").code == 0
+    parameters = Model.load("model").card["parameters"]
+    assert [parameters[name] for name in ("init_rows", "init_clients", "look_ahead")] == [20, "auto", 0.5]
+    refused = run(f"{line} --init-rows some -o other")
+    assert refused.code == 2
+    assert "--init-rows must be a whole number of at least 1, 'auto' or 'all'; got 'some'" in refused.err
+    assert "--init-clients cannot be set for 'kfed'" in run(f"{line} -a kfed --init-clients 2 -o other").err
+
+
+@pytest.mark.parametrize(("given", "n_threads"), [("", -1), ("--n-jobs 1", 1)])
+def test_all_cores_are_used_unless_told_otherwise(run, clients, monkeypatch, given, n_threads):
+    made = []
+    federation = InProcess.__init__
+    monkeypatch.setattr(InProcess, "__init__", lambda *args: made.append(args[2]) or federation(*args))
+    assert run(f"fit north.csv south.csv -k 2 --seed 0 -q {given}").code == 0
+    assert made == [n_threads]
 
 
 def test_memory_at_the_server_and_at_the_clients_give_the_same_model(run, clients):

@@ -41,7 +41,8 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 # Parameters of the estimators that do not depend on where the rows are or which kernel computes.
 PARAMETERS = (
-    *("init", "n_init", "weighting", "memory", "learning_rate", "momentum", "empty_clusters"),
+    *("init", "init_clients", "init_rows", "n_init", "weighting", "memory", "learning_rate", "momentum"),
+    *("look_ahead", "empty_clusters"),
     *("n_local_clusters", "n_init_local", "server_init", "clients_per_round", "participation", "max_local"),
     *("tol", "tol_local", "tol_score", "patience", "min_rounds", "max_rounds", "max_iter", "score_every"),
 )

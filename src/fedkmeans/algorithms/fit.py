@@ -116,16 +116,22 @@ def wf_kmeans(
     plan: RoundConfig,
     find_target: TargetFinder,
     init: str | DataArray,
+    max_clients: int,
+    max_rows: int,
     n_init: int,
     observe: Observer,
 ) -> Conversation[Fitted]:
-    """Weighted federated k-means (Algorithm 1 of the paper, or with memory); restarts share exchanges."""
-    initialize = find_initializer(init, n_clusters, n_features)
+    """Weighted federated k-means (Algorithm 1 of the paper, or with memory); restarts share exchanges.
+
+    At most `max_clients` clients take part in the initialization, k-FED with at most `max_rows` rows of each.
+    """
+    initialize = find_initializer(init, n_clusters, n_features, max_rows)
     if n_init > 1 and not isinstance(init, str):
         message = ("gives the centroids, so ", Setting("n_init", n_init), " would repeat one run; 1 is used.")
         warnings.warn(FedKMeansWarning(*message, parameter="init"), stacklevel=2)
         n_init = 1
-    start = partial(initialize, n_clusters, n_features, clients)
+    first = sample_clients(clients, max_clients, derive_seed(plan.seed, "init clients"), 0)
+    start = partial(initialize, n_clusters, n_features, first)
     return (yield from _restarts(start, find_target, clients, plan, n_init, observe))
 
 
@@ -165,7 +171,7 @@ def _restarts(
     return best_fit((yield from run_concurrently([once(restart) for restart in range(n_init)])))
 
 
-def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
+def find_memory(memory: MemorySetting, work: LocalWork, look_ahead: float = 0.0) -> TargetFinder:
     """Return the function that computes the target of a round with this memory.
 
     `memory` says where the latest statistics of each client are stored, "server" or "client"; or it is γ in
@@ -189,9 +195,9 @@ def find_memory(memory: MemorySetting, work: LocalWork) -> TargetFinder:
             remedy=("Use 'keep', or ", Setting("memory", None, typed="--algorithm wf"), "."),
         )
     if isinstance(memory, str) and memory == "server":
-        return partial(last_statistics, work=work)
+        return partial(last_statistics, work=work, look_ahead=look_ahead)
     if isinstance(memory, str) and memory == "client":
-        return partial(last_deltas, work=work, run_names=[])
+        return partial(last_deltas, work=work, run_names=[], look_ahead=look_ahead)
     if isinstance(memory, float | np.floating) and 0 < memory < 1:
         return partial(forgetting, work=work, gamma=float(memory))
     raise ParameterError(

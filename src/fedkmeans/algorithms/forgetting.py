@@ -6,7 +6,7 @@ The server stores one total and clients store nothing. This is online EM with a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.algorithms.response_log import ResponseLog
@@ -26,7 +26,7 @@ class FadingTotal:
     """The memory of `forgetting`."""
 
     total: ClusterStatistics
-    response_log: ResponseLog = field(default_factory=ResponseLog)
+    response_log: ResponseLog
 
 
 def forgetting(
@@ -41,13 +41,17 @@ def forgetting(
 
     In round t = 0, 1, … γ is at most 1 - 1/(t + 2), so that the first rounds are averaged.
     """
-    memory: FadingTotal = state.memory or FadingTotal(ClusterStatistics.nothing(*state.centroids.shape))
+    memory: FadingTotal = state.memory or FadingTotal(
+        ClusterStatistics.nothing(*state.centroids.shape), ResponseLog(state.round)
+    )
+    response_log = memory.response_log
+    response_log.check_round(state.round)
     query = SendStatistics(work.query(state.centroids))
     answer: Total = yield AskTotal(query, chosen, optional=True)
     total = memory.total * min(gamma, 1 - 1 / (state.round + 2))
     if answer.answered:
         total = total + answer.record
-    response_log = memory.response_log.after(state.round, chosen, answer.answered)
+    response_log.record(clients, chosen, answer.answered)
     return Target(
         d=remembered_target(total, state.centroids, share=1.0, least=_FADED),
         answered=answer.answered,
@@ -55,5 +59,5 @@ def forgetting(
         received=answer.received,
         memory=FadingTotal(total, response_log),
         estimate=total.mean_inertia,
-        window=response_log.window(clients, state.round),
+        window=response_log.window(),
     )

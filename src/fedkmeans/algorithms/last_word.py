@@ -21,11 +21,12 @@ The algorithm is incremental EM (Neal & Hinton 1998); MIFA (Gu et al. 2021) is i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.algorithms.latest_statistics import LatestStatistics
+from fedkmeans.algorithms.look_ahead import LookAhead
 from fedkmeans.algorithms.response_log import ResponseLog
 from fedkmeans.algorithms.server_update import remembered_target
 from fedkmeans.algorithms.state import State, Target
@@ -44,7 +45,8 @@ class StatisticsOfAll:
 
     latest: LatestStatistics
     total: RunningTotal
-    response_log: ResponseLog = field(default_factory=ResponseLog)
+    response_log: ResponseLog
+    look_ahead: LookAhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,16 @@ class SumOfDeltas:
     """Memory of `last_deltas`: the total, and the latest delta of each client included in it.
 
     Clients store their delta states under `run` and `name`, the names of the run and of the total.
+    `counted` and the response log are updated in place.
     """
 
     run: str
     name: str
     restarts: int  # how often the total was restarted
     total: RunningTotal
-    counted: Mapping[ClientId, str]  # the exchange of the latest delta of each client in the total
-    response_log: ResponseLog = field(default_factory=ResponseLog)
+    counted: dict[ClientId, str]  # the exchange of the latest delta of each client in the total
+    response_log: ResponseLog
+    look_ahead: LookAhead
 
     def start_again(self) -> SumOfDeltas:
         """Reset the total; every client sends its full statistics when it is next asked."""
@@ -69,24 +73,23 @@ class SumOfDeltas:
                 "lost what they had sent. If this goes on, use "
             )
             warnings.warn(FedKMeansWarning(message, Setting("memory", "server"), "."), stacklevel=2)
-        return replace(
-            self,
-            restarts=self.restarts + 1,
-            total=RunningTotal.nothing(*self.total.high.weighted_sum.shape),
-            counted={},
-            response_log=replace(self.response_log, heard={}),
-        )
+        self.response_log.forget_replies()
+        nothing = RunningTotal.nothing(*self.total.high.weighted_sum.shape)
+        return replace(self, restarts=self.restarts + 1, total=nothing, counted={})
 
 
 def last_statistics(
-    state: State, clients: Clients, chosen: Clients, *, work: LocalWork
+    state: State, clients: Clients, chosen: Clients, *, work: LocalWork, look_ahead: float = 0.0
 ) -> Conversation[Target]:
     """Run one round in which the server stores the latest statistics of every client."""
     k, m = state.centroids.shape
     memory: StatisticsOfAll = state.memory or StatisticsOfAll(
-        LatestStatistics(clients, k, m, state.round), RunningTotal.nothing(k, m)
+        LatestStatistics(clients, k, m),
+        RunningTotal.nothing(k, m),
+        ResponseLog(state.round),
+        LookAhead(look_ahead),
     )
-    memory.latest.check_round(state.round)
+    memory.response_log.check_round(state.round)
     query = SendStatistics(work.query(state.centroids))
     statistics: Mapping[ClientId, ClusterStatistics] = yield Ask(query, chosen, optional=True)
     answered = tuple(sorted(statistics))
@@ -98,7 +101,13 @@ def last_statistics(
 
 
 def last_deltas(
-    state: State, clients: Clients, chosen: Clients, *, work: LocalWork, run_names: list[str]
+    state: State,
+    clients: Clients,
+    chosen: Clients,
+    *,
+    work: LocalWork,
+    run_names: list[str],
+    look_ahead: float = 0.0,
 ) -> Conversation[Target]:
     """Run one round in which each client stores its latest statistics and sends a delta.
 
@@ -113,8 +122,10 @@ def last_deltas(
     if memory is None:
         run_names.append((yield NewId()))
         total = RunningTotal.nothing(*state.centroids.shape)
-        memory = SumOfDeltas(run_names[0], (yield NewId()), 0, total, {})
-    if memory.counted.keys() - set(clients):
+        logs = ResponseLog(state.round), LookAhead(look_ahead)
+        memory = SumOfDeltas(run_names[0], (yield NewId()), 0, total, {}, *logs)
+    memory.response_log.check_round(state.round)
+    if clients is not memory.response_log.clients and memory.counted.keys() - set(clients):
         memory = memory.start_again()
     sent = received = 0
     for _ in range(2):
@@ -137,8 +148,8 @@ def last_deltas(
                 "A change that was sent in an earlier exchange arrived late and was added to this one. The "
                 "federation must drop late replies."
             )
-        counted_now = {**memory.counted, **dict.fromkeys(answer.answered, exchange)}
-        memory = replace(memory, total=memory.total + answer.record.difference, counted=counted_now)
+        memory.counted.update(dict.fromkeys(answer.answered, exchange))
+        memory = replace(memory, total=memory.total + answer.record.difference)
     return _target(state, clients, chosen, answer.answered, sent, received, memory.counted, memory)
 
 
@@ -149,18 +160,24 @@ def _target(
     answered: Clients,
     sent: int,
     received: int,
-    known: Mapping[ClientId, object],
+    known: Collection[ClientId],
     memory: StatisticsOfAll | SumOfDeltas,
 ) -> Target:
-    """Compute d = S / W and update the response log."""
-    response_log = memory.response_log.after(state.round, chosen, answered)
-    total = memory.total.high
+    """Compute d = S / W, moved ahead, and update the response log."""
+    response_log, total = memory.response_log, memory.total.high
+    response_log.record(clients, chosen, answered)
+    window, estimate = response_log.window(), total.mean_inertia
+    d = remembered_target(total, state.centroids, response_log.share(known))
+    if answered:
+        d = memory.look_ahead.move(d, response_log.mean_age(), window, estimate)
+    else:
+        d = memory.look_ahead.keep(d)
     return Target(
-        d=remembered_target(total, state.centroids, response_log.share(clients, known)),
+        d=d,
         answered=answered,
         sent=sent,
         received=received,
-        memory=replace(memory, response_log=response_log),
-        estimate=total.mean_inertia,
-        window=response_log.window(clients, state.round),
+        memory=memory,
+        estimate=estimate,
+        window=window,
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedkmeans._utils.typing import ClientId, IntArray
-from fedkmeans.errors import FederationError
 from fedkmeans.kernels import find_kernel
 from fedkmeans.protocol.statistics import ClusterStatistics, RunningTotal, StackedStatistics
 
@@ -24,8 +23,6 @@ class LatestStatistics:
         All clients that may send statistics.
     k, m : int
         Number of clusters and number of columns.
-    round_ : int
-        The round of the first statistics.
 
     Attributes
     ----------
@@ -33,9 +30,8 @@ class LatestStatistics:
         The keys are the clients whose statistics are included in the total.
     """
 
-    def __init__(self, clients: tuple[ClientId, ...], k: int, m: int, round_: int = 0) -> None:
+    def __init__(self, clients: tuple[ClientId, ...], k: int, m: int) -> None:
         n_clients = len(clients)
-        self._round = round_
         self.known: dict[ClientId, None] = {}
         self._slots = {client: slot for slot, client in enumerate(clients)}
         # Columns: the weighted sums, the weight, and whether the client has points in the cluster.
@@ -48,20 +44,11 @@ class LatestStatistics:
         self._latest: tuple[tuple[ClientId, ...], IntArray] = (), np.empty(0, dtype=np.int64)
 
     def replace(self, statistics: Mapping[ClientId, ClusterStatistics]) -> None:
-        """Replace the statistics of these clients and end the round."""
-        self._round += 1
+        """Replace the statistics of these clients."""
         if statistics:
             stacked = StackedStatistics.of(statistics)
             self._renew(stacked)
             self.known.update(dict.fromkeys(stacked.names))
-
-    def check_round(self, round_: int) -> None:
-        """Raise unless this is the next round: the table is updated in place and has no earlier state."""
-        if round_ != self._round:
-            raise FederationError(
-                f"The state of round {round_} is not the latest one of its run, which is at round "
-                f"{self._round}. With memory='server' only the latest state can go on; run the fit again."
-            )
 
     def keep(self, clients: tuple[ClientId, ...]) -> None:
         """Keep only these clients: subtract the statistics of those that have left."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Collection
 
 from fedkmeans._utils.typing import ClientId
 from fedkmeans.errors import FederationError
@@ -13,44 +13,90 @@ from fedkmeans.protocol.exchange import Clients, some_of
 _GIVEN_UP = 5
 
 
-@dataclass(frozen=True, slots=True)
 class ResponseLog:
-    """The round of the latest reply of each client, and the number of queries it has missed since."""
+    """The round of the latest reply of each client, and the number of queries it has missed since.
 
-    heard: Mapping[ClientId, int] = field(default_factory=dict)
-    missed: Mapping[ClientId, int] = field(default_factory=dict)
+    The log is updated in place. A round takes time only for the clients that are asked and for those that
+    have missed queries, however many clients there are.
 
-    def after(self, round_: int, chosen: Clients, answered: Clients) -> ResponseLog:
-        """Return the log after a round."""
-        replied = set(answered)
-        missed = {client: times for client, times in self.missed.items() if client not in replied}
-        missed.update({client: missed.get(client, 0) + 1 for client in chosen if client not in replied})
-        return ResponseLog({**self.heard, **dict.fromkeys(answered, round_)}, missed)
+    Parameters
+    ----------
+    round_ : int
+        The first round.
 
-    def window(self, clients: Clients, round_: int) -> int | None:
-        """Return the number of latest rounds, including `round_`, in which all clients replied.
+    Attributes
+    ----------
+    clients : tuple of str
+        The clients of the latest round, including those that were not asked.
+    heard : dict
+        The round of the latest reply of each of these clients, the oldest reply first.
+    missed : dict
+        The number of queries that a client has missed since its latest reply, if there are any.
+    """
+
+    def __init__(self, round_: int = 0) -> None:
+        self._round = round_
+        self.clients: Clients = ()
+        self.heard: OrderedDict[ClientId, int] = OrderedDict()
+        self._sum = 0  # of these rounds
+        self.missed: dict[ClientId, int] = {}
+
+    def check_round(self, round_: int) -> None:
+        """Raise unless this is the next round: what is updated in place has no earlier state."""
+        if round_ != self._round:
+            raise FederationError(
+                f"The state of round {round_} is not the latest one of its run, which is at round "
+                f"{self._round}. With memory only the latest state can go on; run the fit again."
+            )
+
+    def record(self, clients: Clients, chosen: Clients, answered: Clients) -> None:
+        """Add a round in which some of the clients were chosen and some of those answered."""
+        if clients is not self.clients:  # clients may have left
+            self.clients, there = clients, set(clients)
+            for client in (self.heard.keys() | self.missed.keys()) - there:
+                self._sum -= self.heard.pop(client, 0)
+                self.missed.pop(client, None)
+        for client in answered:
+            self.missed.pop(client, None)
+            self._sum += self._round - self.heard.get(client, 0)
+            self.heard[client] = self._round
+            self.heard.move_to_end(client)
+        for client in set(chosen).difference(answered):
+            self.missed[client] = self.missed.get(client, 0) + 1
+        self._round += 1
+
+    def window(self) -> int | None:
+        """Return the number of latest rounds in which all clients replied.
 
         Returns None if some client never replied. Unreachable clients are ignored.
         """
-        reachable = self.reachable(clients)
-        if not all(client in self.heard for client in reachable):
+        given_up = self._unreachable()
+        if len(self.clients) > len(self.heard) + len(given_up - self.heard.keys()):
             return None
-        return round_ + 1 - min(self.heard[client] for client in reachable)
+        return self._round - next(round_ for client, round_ in self.heard.items() if client not in given_up)
 
-    def reachable(self, clients: Clients) -> Sequence[ClientId]:
-        """Return the clients that did not miss their last five queries; raise if there are none."""
-        if not self.missed:
-            return clients
-        reachable = [client for client in clients if self.missed.get(client, 0) < _GIVEN_UP]
-        if not reachable:
-            raise FederationError(
-                f"Each of the {len(clients)} client(s) ({some_of(clients)}) was asked {_GIVEN_UP} times and "
-                "none answered. Check that the sites are running and connected."
-            )
-        return reachable
+    def mean_age(self) -> float:
+        """Return the mean number of rounds since the latest replies of the clients that can be reached."""
+        lost = [self.heard[client] for client in self._unreachable() if client in self.heard]
+        n = len(self.heard) - len(lost)
+        return self._round - 1 - (self._sum - sum(lost)) / n if n else 0.0
 
-    def share(self, clients: Clients, known: Container[ClientId]) -> float:
+    def forget_replies(self) -> None:
+        """Forget all replies, but not who has missed queries."""
+        self.heard.clear()
+        self._sum = 0
+
+    def share(self, known: Collection[ClientId]) -> float:
         """Return the fraction of known clients among those that are known or reachable."""
-        n_known = sum(client in known for client in clients)
-        awaited = sum(client not in known for client in self.reachable(clients))
-        return n_known / (n_known + awaited)
+        lost = sum(client not in known for client in self._unreachable())
+        return len(known) / (len(self.clients) - lost)
+
+    def _unreachable(self) -> set[ClientId]:
+        """Return the clients that missed their last five queries; raise if these are all clients."""
+        found = {client for client, times in self.missed.items() if times >= _GIVEN_UP}
+        if len(found) == len(self.clients):
+            raise FederationError(
+                f"Each of the {len(self.clients)} client(s) ({some_of(self.clients)}) was asked {_GIVEN_UP} "
+                "times and none answered. Check that the sites are running and connected."
+            )
+        return found

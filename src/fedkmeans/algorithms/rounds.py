@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -66,8 +67,12 @@ def at_random(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
 
 def in_turns(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
     """Cycle through all clients in random order, and in a new one after a client has left."""
-    order = generator(seed, "turns").permutation(n_clients)
-    return order[(round_ * n + np.arange(n)) % n_clients]
+    return _order(n_clients, seed)[(round_ * n + np.arange(n)) % n_clients]
+
+
+@lru_cache(maxsize=8)  # of the runs in progress
+def _order(n_clients: int, seed: int) -> IntArray:
+    return generator(seed, "turns").permutation(n_clients)
 
 
 PARTICIPATION: dict[str, Callable[[int, int, int, int], IntArray]] = {"random": at_random, "turns": in_turns}
@@ -96,7 +101,7 @@ def check_participation(clients: Clients, n: int | None) -> None:
 def remaining(clients: Clients) -> Conversation[Clients]:
     """Return the clients of the run that are still in the federation."""
     members = yield ListClients()
-    if members != clients:
+    if members is not clients and members != clients:
         there = set(members)
         clients = tuple(client for client in clients if client in there)
     if not clients:

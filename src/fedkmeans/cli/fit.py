@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import typer
+from joblib import effective_n_jobs
 
 from fedkmeans import registry
 from fedkmeans._utils.checks import check_choice, check_integer
 from fedkmeans._utils.seeding import as_seed
-from fedkmeans._utils.typing import DataArray, IntArray
+from fedkmeans._utils.typing import DataArray, FloatArray, IntArray
 from fedkmeans.algorithms.fit import MemorySetting, agree_on_schema
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.cli import console
@@ -27,7 +28,6 @@ from fedkmeans.data.wording import listing
 from fedkmeans.errors import DataError, ParameterError, option_of
 from fedkmeans.kernels import AUTO
 from fedkmeans.kernels.preparation import Stopwatch
-from fedkmeans.kernels.reference.lloyd import assign
 from fedkmeans.model import Model, is_model
 from fedkmeans.protocol.exchange import run
 
@@ -60,9 +60,9 @@ def run_fit(
     tuning = checked_tuning(algorithm, tuning)
     sites = _read(Source.of(data, **source), built_in, seed, tuning.get("kernel", AUTO))
     tuning = _with_start(tuning, k, sites[0])
+    found = registry.find_algorithm(algorithm)
     estimator = registry.make(algorithm, n_clusters=k, random_state=seed, **tuning)
     stopwatch = Stopwatch()
-    found = registry.find_algorithm(algorithm)
     try:
         (_fit_pooled if found.pooled else _fit_federated)(estimator, sites, found.title, quiet)
     except KeyboardInterrupt as stop:
@@ -75,17 +75,29 @@ def run_fit(
             )
         raise typer.Exit(exit_code(stop)) from None
     model = _save(algorithm, out, estimator, sites)
-    k = len(model.centroids)
-    sizes = np.sum([np.bincount(assign(site.X, model.centroids), minlength=k) for site in sites], axis=0)
+    sizes = np.sum([_sizes(site, model.centroids, _n_jobs(estimator)) for site in sites], axis=0)
     if not quiet:
         _tell(found, model, out, sizes, stopwatch)
     _note_on_empty(found, tuning, sizes)
 
 
+def _n_jobs(estimator: Any) -> int:
+    """Return the number of threads: all cores unless the user says otherwise."""
+    given: int | None = estimator.get_params().get("n_jobs")
+    return -1 if given is None else given
+
+
+def _sizes(site: Site, centroids: FloatArray, n_jobs: int) -> IntArray:
+    labels = site.table.kernel.assign(site.X, centroids, effective_n_jobs(n_jobs))
+    return np.bincount(labels, minlength=len(centroids))
+
+
 def checked_tuning(name: str, tuning: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the estimator for options as typed; refuse those that it does not take."""
     _check_options(name, tuning)
-    as_text = {"memory": _memory, "patience": _patience}  # a name or a number
+    # Each of these is a name or a number.
+    as_text: dict[str, Any] = {"memory": _memory, "patience": _patience}
+    as_text |= {"init_clients": _at_most, "init_rows": _at_most}
     tuning = {key: as_text[key](value) if key in as_text else value for key, value in tuning.items()}
     registry.make(name, **tuning).check_parameters()
     return tuning
@@ -161,6 +173,10 @@ def _patience(text: str) -> int | None:
         raise ParameterError(f"--patience must be a whole number or none, got {text!r}") from None
 
 
+def _at_most(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text.lower()
+
+
 def _memory(text: str) -> MemorySetting:
     if text.lower() in ("none", "server", "client"):
         return None if text.lower() == "none" else text.lower()
@@ -196,7 +212,7 @@ def _initial(init: str, names: tuple[str, ...] | None) -> DataArray:
 
 def _fit_federated(estimator: Any, sites: list[Site], title: str, quiet: bool) -> None:
     with watch_rounds(title, estimator.get_params().get("max_rounds"), quiet) as observe:
-        estimator.fit_federation(InProcess(sites, estimator.n_jobs), on_round=observe)
+        estimator.fit_federation(InProcess(sites, _n_jobs(estimator)), on_round=observe)
 
 
 def _fit_pooled(estimator: Any, sites: list[Site], title: str, quiet: bool) -> None:

@@ -104,11 +104,17 @@ _TABLE = {
     ("Algorithm", "tuning"): {
         "--init NAME|FILE": "kfed, random, client_random, k-means++, or a file or model with centroids. "
         "Default: kfed.",
+        "--init-clients N|all": "Clients that take part in the start, drawn at random. Default: 500, or 10 "
+        "for each cluster if that is more; for dwf, ewf and wf all.",
+        "--init-rows N|all": "Rows of a client that --init kfed clusters; a client with more takes a sample. "
+        "Default: 10000, or 100 for each cluster if that is more; for dwf, ewf and wf all.",
         "--n-init N": "Starts; the best is kept. Default: 1.",
         "--weighting RULE": "dynamic or by_compactness; for wf also equal and by_size. Default: dynamic.",
         "--memory NAME|X": "For last-word: server or client, where each client's last word is kept. For "
         "forgetting: the part of the totals that a round keeps, between 0 and 1. Default: server; for "
         "forgetting 0.98.",
+        "--look-ahead X": "For last-word: the part of the age of statistics for which a round is corrected, "
+        "from 0 to 1. Default: 0.75.",
         "--learning-rate X": "Server's step, in (0, 1]. Default: 1; for dwf, ewf and wf 0.01.",
         "--momentum X": "In [0, 1). Default: 0; for dwf, ewf and wf 0.8.",
         "--empty-clusters keep|relocate": "What a client does with a cluster that has none of its rows; "
@@ -133,7 +139,7 @@ _TABLE = {
         "--max-rounds N": "Rounds at most. Default: 1000; for dwf, ewf and wf 10000; for fkm 300.",
         "--max-iter N": "For k-FED and k-means: steps at most. Default: 10000.",
         "--score-every N": "Keep the score of every Nth round. Default: 0, none.",
-        "--n-jobs N": "Threads that work at once; -1: all cores. Default: 1.",
+        "--n-jobs N": "Threads that work at once; -1: all cores. Default: -1.",
         "--kernel NAME": "Who does the arithmetic: numba (fast), numpy (plain), or auto by the size of the "
         "data. Default: auto.",
     },
