@@ -28,6 +28,7 @@ PAPER: dict[str, Any] = {
     "memory": None,
     "init_clients": ALL,
     "init_rows": ALL,
+    "look_ahead": 0.0,
     "max_local": 5,
     "learning_rate": 0.01,
     "momentum": 0.8,
@@ -66,7 +67,8 @@ class FederatedKMeans(Clusterer):
         earlier rounds, multiplied by γ in each round. None: nothing (the paper).
     look_ahead : float, default=0.75
         With memory "server" or "client", the part of the age of the statistics for which a round is
-        corrected, from 0 (not at all) to 1. It has no effect if all clients are asked in each round.
+        corrected, from 0 (not at all) to 1. It has no effect if all clients are asked in each round, and
+        with momentum.
     max_local : int, default=1
         Maximum number of local steps per round. With memory, one step leads to the fixed points of
         pooled k-means; more steps give biased results if the data of clients differ.
@@ -78,12 +80,13 @@ class FederatedKMeans(Clusterer):
         Initialization: "kfed", "random" (in the bounding box of all data), "client_random",
         "k-means++" (across clients), or an array of initial centroids.
     init_clients : int, "auto" or "all", default="auto"
-        Maximum number of clients that take part in the initialization; they are drawn at random.
-        "auto" means 500, or 10 for each cluster if these are more.
+        Maximum number of clients that take part in the initialization. They are drawn at random for each
+        restart, with probability proportional to their number of rows. "auto" means the larger of 500
+        and 10 per cluster.
     init_rows : int, "auto" or "all", default="auto"
         Maximum number of rows of a client that init="kfed" clusters. A client with more rows draws a
-        sample, and only its last step uses all rows. "auto" means 10,000, or 100 for each cluster if
-        these are more.
+        sample, and only its last step uses all rows. "auto" means the larger of 10,000 and 100 per
+        cluster.
     n_init : int, default=1
         Number of restarts; the result with the lowest federated score per sample is kept.
     empty_clusters : {"keep", "relocate"}, default="keep"
@@ -190,11 +193,17 @@ class FederatedKMeans(Clusterer):
             why = " has no effect without memory, as the server then does not know the score."
             warnings.warn(FedKMeansWarning(Setting("tol_score", self.tol_score), why), stacklevel=2)
         work = LocalWork(self.weighting, self.max_local, self.tol_local, self.empty_clusters)
-        target = find_memory(self.memory, work, check_real("look_ahead", self.look_ahead, low=0, high=1))
+        look_ahead = check_real("look_ahead", self.look_ahead, low=0, high=1)
+        if not isinstance(self.memory, str) and look_ahead not in (0.0, FederatedKMeans.look_ahead):
+            why = " has no effect: it needs the latest statistics of every client, as with "
+            message = Setting("look_ahead", look_ahead), why, Setting("memory", "server"), "."
+            warnings.warn(FedKMeansWarning(*message), stacklevel=2)
+        # Momentum looks ahead, too; both together may be unstable.
+        target = find_memory(self.memory, work, 0.0 if self.momentum else look_ahead)
         n_init = check_integer("n_init", self.n_init)
         return fit.wf_kmeans(
             self.n_clusters,
-            schema.n_features,
+            schema,
             clients,
             plan,
             target,

@@ -822,7 +822,7 @@ def test_paper_returns_the_settings_of_the_paper():
     assert FederatedKMeans.paper(7, weighting="equal").get_params() == {
         "n_clusters": 7, "weighting": "equal", "clients_per_round": None, "participation": "random",
         "memory": None, "max_local": 5, "learning_rate": 0.01, "momentum": 0.8, "init": "kfed", "n_init": 1,
-        "init_clients": "all", "init_rows": "all", "look_ahead": 0.75,
+        "init_clients": "all", "init_rows": "all", "look_ahead": 0.0,
         "empty_clusters": "keep", "tol": 1e-8, "tol_local": 1e-8, "tol_score": 0.0, "patience": 300,
         "min_rounds": 16, "max_rounds": 10_000, "score_every": 0, "random_state": None, "n_jobs": None,
         "kernel": "auto",

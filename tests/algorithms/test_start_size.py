@@ -8,7 +8,8 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 
 from fedkmeans import FederatedKMeans, InProcess, Site, SitePolicy
-from fedkmeans.algorithms.initialization import most_used
+from fedkmeans.algorithms.initialization import draw_clients, most_used
+from fedkmeans.client.local_kmeans import lightweight_coreset
 from fedkmeans.errors import ParameterError
 from fedkmeans.kernels.reference.lloyd import assign, cluster_sums
 from fedkmeans.protocol.messages import ALL_ROWS, DrawPoint, FindBox, LocalClusters
@@ -75,13 +76,26 @@ def test_a_sample_of_clients_makes_the_start(init):
     assert asked(init_clients=10, random_state=1) != ten
 
 
-def test_restarts_share_the_clients_of_the_start():
+def test_every_restart_draws_its_own_clients():
     federation = Watched.from_arrays(groups(120), np.arange(120) // 4)
-    replies = []
-    ask = federation.ask
-    federation.ask = lambda query, clients: replies.append(clients) or ask(query, clients)
     FederatedKMeans(4, n_init=3, init_clients=5, max_rounds=1, random_state=0).fit_federation(federation)
-    assert sum(len(clients) == 5 for clients in replies) == 1
+    drawn = [clients for clients, _ in federation.asked]
+    assert len(set(drawn)) == 3
+    assert {len(clients) for clients in drawn} == {5}
+
+
+def test_clients_are_drawn_by_their_size():
+    """Tiny clients, which may send nothing, are many; the few that can make a start are drawn first."""
+    X = groups(3000 + 5 * 400)
+    clients = np.concatenate([np.arange(3000), 3000 + np.arange(2000) // 400])
+    for seed in range(4):
+        model = FederatedKMeans(4, random_state=seed, max_rounds=20).fit(X, clients=clients)
+        assert model.score_per_sample_ < 2 * 3  # three columns with a variance of one
+    sizes = {"a": 10, "b": 0, "c": 30, "d": 60}
+    drawn = [draw_clients(("a", "b", "c", "d", "e"), sizes, 1, seed)[0] for seed in range(400)]
+    assert set(drawn) == {"a", "c", "d"}
+    assert abs(drawn.count("d") - 240) < 50
+    assert draw_clients(("a", "b", "c", "d", "e"), sizes, 4, 0) == ("a", "c", "d")
 
 
 def test_the_paper_starts_from_all_rows_of_all_clients():
@@ -146,6 +160,39 @@ def test_a_client_sends_the_same_alone_in_threads_and_among_others(sizes, k, max
             assert len(alone.centroids) <= min(k, len(X) // least)
             total = len(X) if weight is None else weight.sum()
             assert alone.counts.sum() == pytest.approx(total if len(alone.counts) else 0)
+
+
+def test_a_sample_has_at_least_the_rows_that_the_policy_needs():
+    site = Site("a", groups(200), policy=SitePolicy(min_cluster_size=3))
+    reply = site.answer(LocalClusters(4, "k-means", 3, 20, seed=0, max_rows=1))
+    assert 2 <= len(reply.centroids) <= 4
+    assert reply.counts.sum() == 200
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_weights_of_a_coreset_stand_for_all_rows(weighted):
+    """The inertia of any centroids on the coreset estimates that on all rows without bias."""
+    X = groups(3000, m=2)
+    X[7] = 500.0
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(0.5, 2, size=3000) if weighted else None
+    C = X[:3] + 1.0
+    closest = ((X[:, None] - C) ** 2).sum(axis=2).min(axis=1)
+    inertia = closest.sum() if weight is None else closest @ weight
+    estimates = []
+    for _ in range(200):
+        chosen, own = lightweight_coreset(X, weight, 100, rng)
+        assert (np.diff(chosen) >= 0).all()
+        estimates.append(closest[chosen] @ own)
+    error = np.std(estimates) / np.sqrt(200)
+    assert abs(np.mean(estimates) - inertia) < 4 * error
+    assert error < 0.02 * inertia  # rows drawn uniformly would nearly always miss the outlier
+
+
+def test_a_coreset_of_equal_rows_is_drawn_uniformly():
+    chosen, weight = lightweight_coreset(np.ones((50, 2)), None, 10, np.random.default_rng(0))
+    assert len(set(chosen.tolist())) > 3
+    np.testing.assert_allclose(weight, 5.0)
 
 
 def test_sparse_rows_are_sampled_like_dense_ones():

@@ -61,7 +61,7 @@ def test_all_options_reach_the_estimator(run, clients):
         "learning_rate": 0.5,
         "momentum": 0.1,
         "memory": None,
-        "look_ahead": 0.75,
+        "look_ahead": 0.0,
         "init": "k-means++",
         "init_clients": 1,
         "init_rows": "all",

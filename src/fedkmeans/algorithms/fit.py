@@ -15,7 +15,7 @@ from fedkmeans._utils.seeding import derive_seed
 from fedkmeans._utils.typing import ClientId, DataArray, FloatArray
 from fedkmeans.algorithms.fkm import fkm_start
 from fedkmeans.algorithms.forgetting import forgetting
-from fedkmeans.algorithms.initialization import find_initializer
+from fedkmeans.algorithms.initialization import draw_clients, find_initializer
 from fedkmeans.algorithms.kfed import VARIANTS, kfed_exchange
 from fedkmeans.algorithms.last_word import last_deltas, last_statistics
 from fedkmeans.algorithms.rounds import (
@@ -111,7 +111,7 @@ def _check_columns(one: ClientId, a: Description, other: ClientId, b: Descriptio
 
 def wf_kmeans(
     n_clusters: int,
-    n_features: int,
+    schema: Schema,
     clients: Clients,
     plan: RoundConfig,
     find_target: TargetFinder,
@@ -125,13 +125,16 @@ def wf_kmeans(
 
     At most `max_clients` clients take part in the initialization, k-FED with at most `max_rows` rows of each.
     """
-    initialize = find_initializer(init, n_clusters, n_features, max_rows)
+    initialize = find_initializer(init, n_clusters, schema.n_features, max_rows)
     if n_init > 1 and not isinstance(init, str):
         message = ("gives the centroids, so ", Setting("n_init", n_init), " would repeat one run; 1 is used.")
         warnings.warn(FedKMeansWarning(*message, parameter="init"), stacklevel=2)
         n_init = 1
-    first = sample_clients(clients, max_clients, derive_seed(plan.seed, "init clients"), 0)
-    start = partial(initialize, n_clusters, n_features, first)
+
+    def start(seed: int) -> Conversation[FloatArray]:
+        some = draw_clients(clients, schema.sizes, max_clients, seed)
+        return initialize(n_clusters, schema.n_features, some, seed)
+
     return (yield from _restarts(start, find_target, clients, plan, n_init, observe))
 
 

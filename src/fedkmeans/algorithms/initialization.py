@@ -6,7 +6,7 @@ For an initialization, sites send means of at least `min_cluster_size` rows.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -112,6 +112,21 @@ def most_used(parameter: str, value: int | str, n_clusters: int) -> int:
         raise ParameterError(problem, parameter=parameter)
     least, per_cluster = _ENOUGH[parameter]
     return ALL_ROWS if value == ALL else max(least, per_cluster * n_clusters)
+
+
+def draw_clients(clients: Clients, sizes: Mapping[ClientId, int], n: int, seed: int) -> Clients:
+    """Draw at most n clients for a start, sorted, with probability proportional to their number of rows.
+
+    Small clients, which may not even be allowed to send a mean of their rows, are then not preferred to
+    large ones. Clients whose size is unknown have not answered and are not drawn.
+    """
+    if n >= len(clients):
+        return clients
+    weight = np.array([sizes.get(client, 0) for client in clients], dtype=np.float64)
+    n = min(n, int(np.count_nonzero(weight)))
+    rng = generator(seed, "init clients")
+    drawn = rng.choice(len(clients), n, replace=False, p=weight / weight.sum())
+    return tuple(clients[index] for index in np.sort(drawn).tolist())
 
 
 def find_initializer(

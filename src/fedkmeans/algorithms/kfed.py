@@ -25,9 +25,9 @@ from fedkmeans.protocol.messages import CentroidSet, LocalClusters, bytes_to, n_
 # How clients cluster their rows in each variant; this also determines how the server merges.
 VARIANTS = {"paper": "k-means", "published": "awasthi-sheffet"}
 TOO_SMALL = (
-    "No client has enough rows to send a mean of them without giving a row away. Bring clients with more "
-    "rows, give the centroids yourself where they can be given (init), or let the sites set a smaller "
-    "min_cluster_size."
+    "No client that was asked has enough rows to send a mean of them without giving a row away. Bring "
+    "clients with more rows, let more clients take part (init_clients), give the centroids yourself where "
+    "they can be given (init), or let the sites set a smaller min_cluster_size."
 )
 
 

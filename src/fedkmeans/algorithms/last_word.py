@@ -28,7 +28,7 @@ from fedkmeans._utils.typing import ClientId
 from fedkmeans.algorithms.latest_statistics import LatestStatistics
 from fedkmeans.algorithms.look_ahead import LookAhead
 from fedkmeans.algorithms.response_log import ResponseLog
-from fedkmeans.algorithms.server_update import remembered_target
+from fedkmeans.algorithms.server_update import HELD, remembered_target
 from fedkmeans.algorithms.state import State, Target
 from fedkmeans.algorithms.wf_kmeans import LocalWork
 from fedkmeans.errors import FederationError, FedKMeansWarning, Setting
@@ -41,7 +41,10 @@ _OFTEN = 5  # the server warns when it has restarted the total this many times
 
 @dataclass(frozen=True, slots=True)
 class StatisticsOfAll:
-    """Memory of `last_statistics`: the latest statistics, updated in place, and their total."""
+    """Memory of `last_statistics`: the latest statistics and their total.
+
+    All but the total is updated in place.
+    """
 
     latest: LatestStatistics
     total: RunningTotal
@@ -54,7 +57,7 @@ class SumOfDeltas:
     """Memory of `last_deltas`: the total, and the latest delta of each client included in it.
 
     Clients store their delta states under `run` and `name`, the names of the run and of the total.
-    `counted` and the response log are updated in place.
+    `counted`, the response log and look-ahead are updated in place.
     """
 
     run: str
@@ -74,6 +77,7 @@ class SumOfDeltas:
             )
             warnings.warn(FedKMeansWarning(message, Setting("memory", "server"), "."), stacklevel=2)
         self.response_log.forget_replies()
+        self.look_ahead.start_again()
         nothing = RunningTotal.nothing(*self.total.high.weighted_sum.shape)
         return replace(self, restarts=self.restarts + 1, total=nothing, counted={})
 
@@ -164,14 +168,16 @@ def _target(
     memory: StatisticsOfAll | SumOfDeltas,
 ) -> Target:
     """Compute d = S / W, moved ahead, and update the response log."""
-    response_log, total = memory.response_log, memory.total.high
+    response_log, look_ahead, total = memory.response_log, memory.look_ahead, memory.total.high
+    if clients is not response_log.clients:
+        look_ahead.start_again()
     response_log.record(clients, chosen, answered)
     window, estimate = response_log.window(), total.mean_inertia
     d = remembered_target(total, state.centroids, response_log.share(known))
     if answered:
-        d = memory.look_ahead.move(d, response_log.mean_age(), window, estimate)
+        d = look_ahead.move(d, total.holders >= HELD, response_log.mean_age(), window, estimate)
     else:
-        d = memory.look_ahead.keep(d)
+        d = look_ahead.keep(d)
     return Target(
         d=d,
         answered=answered,

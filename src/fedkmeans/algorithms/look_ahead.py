@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from fedkmeans._utils.typing import FloatArray
+from fedkmeans._utils.typing import DataArray, FloatArray
 
 
 class LookAhead:
@@ -30,6 +30,10 @@ class LookAhead:
 
     def __init__(self, part: float) -> None:
         self._part = part
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Forget earlier targets and scores: after a change of the clients, they are those of other rows."""
         self._latest: FloatArray | None = None  # target
         self._average: FloatArray | None = None  # of earlier targets, over about a window
         self._ahead: FloatArray | float = 0.0  # how far targets are moved
@@ -37,12 +41,17 @@ class LookAhead:
         self._sum, self._rounds = 0.0, 0  # of the estimates of the score in this window
         self._last_mean = math.inf  # of the window before
 
-    def move(self, d: FloatArray, age: float, window: int | None, estimate: float) -> FloatArray:
+    def move(
+        self, d: FloatArray, held: DataArray, age: float, window: int | None, estimate: float
+    ) -> FloatArray:
         """Return the target (k, m) of a round with replies, moved ahead.
 
         Parameters
         ----------
         d : ndarray of shape (k, m)
+        held : ndarray of shape (k,), bool
+            Clusters with rows. Others are not moved: their target is the centroid itself, which would
+            run away.
         age : float
             Mean age of the statistics in rounds.
         window : int or None
@@ -56,9 +65,10 @@ class LookAhead:
         self._still = self._still + 1 if self._latest is not None and np.array_equal(d, self._latest) else 0
         if self._average is None or self._still >= window:  # nothing changes any more
             self._average = d
+        behind = np.where(held[:, None], d - self._average, 0.0)
         # If the target moves by u in each round, the average of a window is about `window` times u behind.
-        self._ahead = self._part * age / (window - 1) * (d - self._average)
-        self._average = self._average + (d - self._average) / window
+        self._ahead = self._part * age / (window - 1) * behind
+        self._average = d - behind * (1 - 1 / window)
         self._latest = d
         return d + self._ahead
 

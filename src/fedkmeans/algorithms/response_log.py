@@ -71,7 +71,7 @@ class ResponseLog:
         Returns None if some client never replied. Unreachable clients are ignored.
         """
         given_up = self._unreachable()
-        if len(self.clients) > len(self.heard) + len(given_up - self.heard.keys()):
+        if len(self.clients) > len(self.heard) + sum(client not in self.heard for client in given_up):
             return None
         return self._round - next(round_ for client, round_ in self.heard.items() if client not in given_up)
 

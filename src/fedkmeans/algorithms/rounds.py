@@ -72,7 +72,9 @@ def in_turns(n_clients: int, n: int, seed: int, round_: int) -> IntArray:
 
 @lru_cache(maxsize=8)  # of the runs in progress
 def _order(n_clients: int, seed: int) -> IntArray:
-    return generator(seed, "turns").permutation(n_clients)
+    order = generator(seed, "turns").permutation(n_clients)
+    order.setflags(write=False)
+    return order
 
 
 PARTICIPATION: dict[str, Callable[[int, int, int, int], IntArray]] = {"random": at_random, "turns": in_turns}
@@ -103,7 +105,8 @@ def remaining(clients: Clients) -> Conversation[Clients]:
     members = yield ListClients()
     if members is not clients and members != clients:
         there = set(members)
-        clients = tuple(client for client in clients if client in there)
+        left = tuple(client for client in clients if client in there)
+        clients = left if len(left) < len(clients) else clients  # the same object, if only others have joined
     if not clients:
         raise FederationError("All clients have left the federation, so there is nobody to ask.")
     return clients

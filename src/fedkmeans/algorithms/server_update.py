@@ -12,6 +12,8 @@ from fedkmeans.kernels.reference.lloyd import distance_between, means
 from fedkmeans.protocol.messages import ClusterTotals
 from fedkmeans.protocol.statistics import ClusterStatistics
 
+HELD = 0.5  # clusters with fewer holders count as empty; sums of holders are whole numbers
+
 
 def target(total: ClusterTotals) -> FloatArray:
     """d_j = Σ_i λ_ij c_ij with λ_ij = ω_ij / Σ_i ω_ij, or 1/|I_t| where all weights are zero.
@@ -32,7 +34,7 @@ def target(total: ClusterTotals) -> FloatArray:
 
 
 def remembered_target(
-    total: ClusterStatistics, centroids: FloatArray, share: float, least: float = 0.5
+    total: ClusterStatistics, centroids: FloatArray, share: float, least: float = HELD
 ) -> FloatArray:
     """d_j = (S_j + w c_j) / (W_j + w) with memory; a cluster without points does not move.
 

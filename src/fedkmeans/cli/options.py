@@ -104,10 +104,10 @@ _TABLE = {
     ("Algorithm", "tuning"): {
         "--init NAME|FILE": "kfed, random, client_random, k-means++, or a file or model with centroids. "
         "Default: kfed.",
-        "--init-clients N|all": "Clients that take part in the start, drawn at random. Default: 500, or 10 "
-        "for each cluster if that is more; for dwf, ewf and wf all.",
-        "--init-rows N|all": "Rows of a client that --init kfed clusters; a client with more takes a sample. "
-        "Default: 10000, or 100 for each cluster if that is more; for dwf, ewf and wf all.",
+        "--init-clients N|auto|all": "Clients that take part in the start, drawn at random. Default: "
+        "auto, the larger of 500 and 10 per cluster; for dwf, ewf and wf all.",
+        "--init-rows N|auto|all": "Rows of a client that --init kfed clusters, at most; a client with more "
+        "takes a sample. Default: auto, the larger of 10000 and 100 per cluster; for dwf, ewf and wf all.",
         "--n-init N": "Starts; the best is kept. Default: 1.",
         "--weighting RULE": "dynamic or by_compactness; for wf also equal and by_size. Default: dynamic.",
         "--memory NAME|X": "For last-word: server or client, where each client's last word is kept. For "

@@ -10,7 +10,14 @@ import numpy as np
 from fedkmeans._utils.threads import in_threads
 from fedkmeans._utils.typing import FloatArray, IntArray
 from fedkmeans.kernels import Clustered, Kernel, Rows
-from fedkmeans.kernels.reference.lloyd import blocks, cluster_sums, double_block, means, squared_distances
+from fedkmeans.kernels.reference.lloyd import (
+    blocks,
+    cluster_sums,
+    distances_to_own,
+    double_block,
+    means,
+    squared_distances,
+)
 from fedkmeans.kernels.sparse import SMALL, SparseRows, Table
 from fedkmeans.protocol.messages import CentroidSet, LocalClusters
 
@@ -118,21 +125,23 @@ def local_clusters(
     sends none, because the centroid of one row is that row. Weighted rows count by their effective
     number (Σw)² / Σw², because a mean dominated by one row is close to that row.
     """
-    wanted = []
+    wanted, limits = [], []
     for client, least in zip(which, min_cluster_sizes, strict=True):
         X, weight = rows.shard(client)
         size = len(X) if weight is None else _effective(weight.sum(), (weight**2).sum())
-        wanted.append(min(query.n_clusters, int(min(size, query.max_rows) / least)))
+        wanted.append(min(query.n_clusters, int(size / least)))
+        limits.append(max(query.max_rows, least * query.n_clusters))
     sets = [CentroidSet(np.empty((0, rows.X.shape[1])), np.empty(0))] * len(which)
     some = np.flatnonzero(wanted)
-    large = rows.sizes[which[some]] > query.max_rows
+    large = rows.sizes[which[some]] > np.array(limits)[some]
     # Of large clients, few samples are in memory at a time.
     portions = [some[~large], *np.split(some[large], range(n_threads, large.sum(), n_threads))]
     for portion in filter(len, portions):
         table, clients, own = rows, which[portion], [rngs[place] for place in portion]
-        sampled = bool(rows.sizes[clients[0]] > query.max_rows)
+        sampled = bool(rows.sizes[clients[0]] > limits[portion[0]])
         if sampled:
-            table, clients = _sample(rows, clients, query.max_rows, own), np.arange(len(portion))
+            table = _samples(rows, clients, [limits[place] for place in portion], own, n_threads)
+            clients = np.arange(len(portion))
         found = _cluster(table, clients, [wanted[place] for place in portion], own, query, kernel, n_threads)
         for place, (centroids, counts) in zip(portion, found, strict=True):
             X, weight = rows.shard(which[place])
@@ -141,13 +150,39 @@ def local_clusters(
     return sets
 
 
-def _sample(rows: Rows, which: IntArray, n: int, rngs: Sequence[np.random.Generator]) -> Rows:
-    """Draw `n` rows of each client, in their order; a client must have at least as many."""
-    pairs = zip(which, rngs, strict=True)
-    drawn = [rows.starts[client] + rng.choice(rows.sizes[client], n, replace=False) for client, rng in pairs]
-    chosen = np.sort(drawn, axis=1).ravel()
-    weight = None if rows.sample_weight is None else rows.sample_weight[chosen]
-    return Rows(rows.X[chosen], n * np.arange(len(which) + 1), weight)
+def _samples(
+    rows: Rows, which: IntArray, sizes: Sequence[int], rngs: Sequence[np.random.Generator], n_threads: int
+) -> Rows:
+    """Draw rows of each client, with weights by which they stand for all its rows."""
+    jobs = [(*rows.shard(client), n, rng) for client, n, rng in zip(which, sizes, rngs, strict=True)]
+    drawn, weights = zip(*in_threads(lightweight_coreset, jobs, n_threads), strict=True)
+    starts = rows.starts[which].repeat(sizes)
+    return Rows(rows.X[starts + np.concatenate(drawn)], np.cumsum([0, *sizes]), np.concatenate(weights))
+
+
+def lightweight_coreset(
+    X: Table, sample_weight: FloatArray | None, n: int, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Draw n rows with replacement, for k-means (Bachem, Lucic & Krause 2018).
+
+    Half of the probability is uniform. The other half is proportional to the squared distance from the
+    mean, so that rows far away, which affect the inertia most, are not missed.
+
+    Returns
+    -------
+    chosen : ndarray of shape (n,)
+        Row numbers, ascending.
+    weight : ndarray of shape (n,)
+    """
+    weight = np.ones(len(X)) if sample_weight is None else sample_weight
+    everywhere = np.zeros(len(X), dtype=np.intp)
+    sums, counts = cluster_sums(X, everywhere, 1, weight)
+    spread = weight * distances_to_own(X, sums / counts[:, None], everywhere)
+    probability = weight / weight.sum()
+    if spread.any():
+        probability = (probability + spread / spread.sum()) / 2
+    chosen = np.sort(rng.choice(len(X), n, p=probability / probability.sum()))
+    return chosen, weight[chosen] / (n * probability[chosen])
 
 
 def _cluster(

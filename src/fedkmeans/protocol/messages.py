@@ -286,7 +286,8 @@ class FindBox(Query):
 class LocalClusters(Query):
     """Cluster your own data.
 
-    A site with more than `max_rows` rows clusters a sample of that size; only the last step uses all rows.
+    A site with more than `max_rows` rows clusters a sample of that size, or of as many rows as its least
+    cluster size requires; only the last step uses all rows.
     """
 
     n_clusters: _Steps
