@@ -14,7 +14,7 @@ study() { # COMMAND MORE...
 study run --clients 100 --only algorithm=last-word --only data=synthetic,digits,mnist
 study run --clients 5,10 --only data=synthetic,digits,mnist
 study run --runs 3 --clients 100 --only algorithm=last-word --only data=femnist
-study run --runs 3 --clients 10 --only data=femnist
+study run --runs 3 --clients 5,10 --only data=femnist
 
 for clients in 5 10; do
     for rounds in 20 100 500; do

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedkmeans import FKM, FederatedKMeans, InProcess, KFed, Site
-from fedkmeans.algorithms.fit import find_memory, wf_kmeans
+from fedkmeans.algorithms.fit import Schema, find_memory, wf_kmeans
 from fedkmeans.algorithms.initialization import INITIALIZERS
 from fedkmeans.algorithms.rounds import RoundConfig, request_score
 from fedkmeans.algorithms.stopping import Stopping
@@ -358,8 +358,17 @@ def test_restarts_are_compared_per_sample_not_per_client():
     plan = RoundConfig(seed=0, learning_rate=1.0, momentum=0.0, stopping=Stopping(max_rounds=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(INITIALIZERS, "random", start)
+        memory, everything = find_memory(None, LocalWork()), (10, 10)
         conversation = wf_kmeans(
-            3, 1, federation.clients, plan, find_memory(None, LocalWork()), "random", 2, lambda *_: None
+            3,
+            Schema(204, 1, None),
+            federation.clients,
+            plan,
+            memory,
+            "random",
+            *everything,
+            2,
+            lambda *_: None,
         )
         assert run(federation, conversation).restart == 1
 

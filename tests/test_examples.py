@@ -46,7 +46,7 @@ def test_quickstart_finds_the_five_blobs(tmp_path):
 
 def test_few_clients_reach_the_score_of_the_remaining_clients(tmp_path):
     output = run("few_clients.py", tmp_path)
-    assert "stopped by 'tol', score 0.0746" in output  # 0.07459 pooled, without client 7
+    assert "stopped by 'tol_score', score 0.0746" in output  # 0.07459 pooled, without client 7
     rounds = re.findall(r"^\d+ +(\d+) +10 +(\d+) +(0\.07\d+) +(\d+) +(\d+)$", output, flags=re.MULTILINE)
     assert len(rounds) == 3
     assert any(int(participants) < 10 for _, participants, *_ in rounds)

@@ -111,7 +111,7 @@ def test_the_defaults_in_the_help_are_those_of_the_estimators(run, monkeypatch):
     in_words = {
         "n_local_clusters": "as -k",
         "clients_per_round": "all",
-        "n_jobs": "1",
+        "n_jobs": "-1",
         "score_every": "0, none",
     }
     for name in TUNING:

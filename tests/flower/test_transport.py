@@ -351,7 +351,7 @@ GARBAGE = {
     "infinite": (put(-np.inf), "infinite"),
     "huge": (put(1e200), "huge"),
     "negative weights": (renumbered(lambda array: -np.abs(array) - 1), "negative"),
-    "another version": (reheaded('"v":2', '"v":3'), "version 3 of the wire format"),
+    "another version": (reheaded('"v":3', '"v":4'), "version 4 of the wire format"),
     "no version": (reheaded('"v"', '"w"'), "names no version"),
     "another kind": (lambda m, r: reply_to(m, changed(r.content, OTHER_KIND)), "Description"),
     "no JSON": (reheaded("{", "["), "no JSON"),

@@ -104,17 +104,17 @@ _TABLE = {
     ("Algorithm", "tuning"): {
         "--init NAME|FILE": "kfed, random, client_random, k-means++, or a file or model with centroids. "
         "Default: kfed.",
-        "--init-clients N|auto|all": "Clients that take part in the start, drawn at random. Default: "
-        "auto, the larger of 500 and 10 per cluster; for dwf, ewf and wf all.",
-        "--init-rows N|auto|all": "Rows of a client that --init kfed clusters, at most; a client with more "
-        "takes a sample. Default: auto, the larger of 10000 and 100 per cluster; for dwf, ewf and wf all.",
+        "--init-clients N|auto|all": "Clients that take part in the start, drawn at random; auto: the "
+        "larger of 500 and 10 per cluster. Default: auto; for dwf, ewf and wf all.",
+        "--init-rows N|auto|all": "Rows of a client that --init kfed clusters; a client with more takes a "
+        "sample. auto: the larger of 10000 and 100 per cluster. Default: auto; for dwf, ewf and wf all.",
         "--n-init N": "Starts; the best is kept. Default: 1.",
         "--weighting RULE": "dynamic or by_compactness; for wf also equal and by_size. Default: dynamic.",
         "--memory NAME|X": "For last-word: server or client, where each client's last word is kept. For "
         "forgetting: the part of the totals that a round keeps, between 0 and 1. Default: server; for "
         "forgetting 0.98.",
         "--look-ahead X": "For last-word: the part of the age of statistics for which a round is corrected, "
-        "from 0 to 1. Default: 0.75.",
+        "from 0 to 1. Default: 0.75; for dwf, ewf and wf 0.",
         "--learning-rate X": "Server's step, in (0, 1]. Default: 1; for dwf, ewf and wf 0.01.",
         "--momentum X": "In [0, 1). Default: 0; for dwf, ewf and wf 0.8.",
         "--empty-clusters keep|relocate": "What a client does with a cluster that has none of its rows; "

@@ -7,7 +7,7 @@ message claims a size.
 
 >>> from fedkmeans.protocol.messages import ScoreTotals
 >>> encode(ScoreTotals.of(3.0, 2.0)).header
-'{"v":2,"record":{"ScoreTotals":{"inertia":"f","n_samples":"f","client_scores":"f","n_clients":1}}}'
+'{"v":3,"record":{"ScoreTotals":{"inertia":"f","n_samples":"f","client_scores":"f","n_clients":1}}}'
 >>> decode(encode(ScoreTotals.of(3.0, 2.0)), ScoreTotals).per_sample
 1.5
 """
