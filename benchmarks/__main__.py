@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import compilation, flower, growth, kfed, peak, quality, report, runs, sparse, step
+from benchmarks import compilation, flower, growth, kfed, peak, quality, report, runs, scale, sparse, step
 from benchmarks.timing import Settings, machine
 
 SECTIONS = {
@@ -15,6 +15,7 @@ SECTIONS = {
     "step": step,
     "kfed": kfed,
     "quality": quality,
+    "scale": scale,
     "growth": growth,
     "peak": peak,
     "sparse": sparse,
