@@ -174,15 +174,18 @@ def lightweight_coreset(
         Row numbers, ascending.
     weight : ndarray of shape (n,)
     """
-    weight = np.ones(len(X)) if sample_weight is None else sample_weight
-    everywhere = np.zeros(len(X), dtype=np.intp)
-    sums, counts = cluster_sums(X, everywhere, 1, weight)
-    spread = weight * distances_to_own(X, sums / counts[:, None], everywhere)
-    probability = weight / weight.sum()
-    if spread.any():
-        probability = (probability + spread / spread.sum()) / 2
-    chosen = np.sort(rng.choice(len(X), n, p=probability / probability.sum()))
-    return chosen, weight[chosen] / (n * probability[chosen])
+    together = np.broadcast_to(np.intp(0), len(X))  # all rows in one cluster
+    sums, counts = cluster_sums(X, together, 1, sample_weight)
+    spread = distances_to_own(X, sums / counts[:, None], together)
+    if sample_weight is not None:
+        spread *= sample_weight
+    total = spread.sum() or 1.0  # of equal rows it is zero
+    weight: Any = 1.0 if sample_weight is None else sample_weight
+    cumulative = np.cumsum(weight / counts + spread / total)
+    chosen = np.searchsorted(cumulative, np.sort(rng.random(n)) * cumulative[-1], side="right")
+    chosen = np.minimum(chosen, len(X) - 1)  # for rounding errors
+    weight = np.broadcast_to(weight, len(X))[chosen]
+    return chosen, weight * cumulative[-1] / (n * (weight / counts + spread[chosen] / total))
 
 
 def _cluster(
