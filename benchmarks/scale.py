@@ -7,7 +7,6 @@ would hide what a later one needs. Run as a module with a point in JSON, this fi
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from functools import partial
 import numpy as np
 from sklearn.cluster import KMeans
 
+from benchmarks.growth import peak_bytes
 from benchmarks.report import Row, Table, duration, field, times
 from benchmarks.timing import Settings, limited, ratios, seconds, spread
 from fedkmeans import FederatedKMeans, InProcess
@@ -108,7 +108,7 @@ def _many(clients, memory, k, m, rows, per_round, rounds) -> Row:
     return {
         "start": float(taken[0]),
         "per_round": 1e3 * float(np.median(taken[min(clients // per_round, rounds - 10) :])),
-        "ram": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "ram": peak_bytes() / 1e9,
     }
 
 
