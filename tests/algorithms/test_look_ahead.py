@@ -1,5 +1,7 @@
 """Look-ahead: targets are corrected for the age of statistics."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,6 +97,27 @@ def test_the_age_agrees_with_the_log(rounds):
             assert log.mean_age() == pytest.approx(
                 len(rounds[: log._round]) - 1 - np.mean([*log.heard.values()])
             )
+
+
+def factor_per_turn(rho, part, n_rounds=20):
+    """By how much an error shrinks in a turn, if Lloyd's method multiplies it by rho in a step.
+
+    The state is the last errors of the centroids, the latest first, and the error of the average target.
+    """
+    target = np.append(np.full(n_rounds, rho / n_rounds), 0.0)
+    average = np.append(np.zeros(n_rounds), 1.0)
+    step = np.eye(n_rounds + 1, k=-1)
+    step[0] = target + part * (n_rounds - 1) / 2 / (n_rounds - 1) * (target - average)
+    step[-1] = average + (target - average) / n_rounds
+    return np.abs(np.linalg.eigvals(step)).max() ** n_rounds
+
+
+@pytest.mark.parametrize("rho", [0.99, 0.9, 0.5])
+def test_the_default_is_stable_and_the_page_says_the_truth(rho):
+    assert factor_per_turn(rho, 0.75) < 1
+    page = (Path(__file__).parents[2] / "docs/memory.md").read_text(encoding="utf-8")
+    factors = [f"{factor_per_turn(rho, part):.3f}" for part in (0.0, 0.7, 1.0, 1.3)]
+    assert f"| {rho} | {' | '.join(factors)} |" in page
 
 
 @pytest.fixture(scope="module")
