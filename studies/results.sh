@@ -31,3 +31,4 @@ for data in synthetic mnist; do
     done
 done
 study table ewf-stopping --format markdown --out "$out/ewf-stopping.md"
+study table fkm-server-init --format markdown --out "$out/fkm-server-init.md"

@@ -16,21 +16,27 @@ def compared():
     return cells[cells["paper_mean"].notna()]
 
 
-def test_all_cells_but_one_case_agree_with_the_paper(compared):
+def test_the_cells_that_the_page_names_do_not_agree_with_the_paper_and_all_others_do(compared):
     apart = compared[compared["z"].abs() > 2]
-    assert (len(compared), len(apart)) == (96, 3)
-    assert set(zip(apart["data"], apart["distribution"], apart["algorithm"], strict=True)) == {
-        ("MNIST", "non-iid", "ewf")
-    }
+    assert (len(compared), len(apart)) == (96, 5)
+    names = zip(apart["data"], apart["distribution"], apart["algorithm"], apart["metric"], strict=True)
+    assert sorted(names) == [
+        ("MNIST", "half-iid", "kfed", "v_measure"),
+        ("MNIST", "iid", "kfed", "v_measure"),
+        *(("MNIST", "non-iid", "ewf", metric) for metric in ("accuracy", "score", "v_measure")),
+    ]
+    # In the paper's own standard deviations, only two of these differ by more than two.
+    assert (apart["off_by_std"].abs() > 2).sum() == 2
     page = (ROOT / "docs/reproducing.md").read_text(encoding="utf-8")
-    assert "Of the 96 cells of its three tables that can be compared, 93 are within 2" in page
+    assert "Of the 96 cells of its three tables that can be compared, 91 are within 2" in page
 
 
-@pytest.mark.parametrize(("data", "runs"), [("synthetic", 100), ("mnist", 20), ("femnist", 20)])
+@pytest.mark.parametrize(("data", "runs"), [("synthetic", {100}), ("mnist", {20, 100}), ("femnist", {20})])
 def test_each_cell_has_as_many_runs_as_the_page_says(data, runs):
     for metric in METRICS:
-        found = pd.read_csv(RESULTS / f"{data}-{metric}.csv")["runs"].unique().tolist()
-        assert found == [runs if metric == "score" else runs // 2]
+        cells = pd.read_csv(RESULTS / f"{data}-{metric}.csv")
+        found = set(cells["runs"][cells["algorithm"] != "fkm"])
+        assert found == {n if metric == "score" else n // 2 for n in runs}
 
 
 @pytest.mark.parametrize("data", DATA)
