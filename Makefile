@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # One stamp for each set of extras, renewed when the dependencies change.
 STAMP = $(VENV)/.installed-$(1)
 
-# The algorithms of the paper's tables. FKM, which takes longer, has a small plan of its own.
+# The algorithms of the paper's tables; FKM takes longer.
 PAPERS = --only algorithm=k-means,ewf,dwf,kfed
 
 .DEFAULT_GOAL := help
@@ -67,6 +67,9 @@ study-paper: $(VENV)/.installed-test  ## Run or resume the paper's study, and wr
 	$(BIN)/fedkmeans study run studies/paper-mnist.toml --only algorithm=kfed --clients 100
 	$(BIN)/fedkmeans study run studies/paper-femnist.toml $(PAPERS) --runs 20 --clients 100
 	$(BIN)/fedkmeans study run studies/paper-femnist.toml $(PAPERS) --runs 5 --clients 5,10
+	$(BIN)/fedkmeans study run studies/paper-synthetic.toml --only algorithm=fkm --runs 20 --clients 10,100
+	$(BIN)/fedkmeans study run studies/paper-mnist.toml --only algorithm=fkm --runs 3 --clients 100
+	$(BIN)/fedkmeans study run studies/paper-femnist.toml --only algorithm=fkm --runs 5 --clients 10
 	$(BIN)/fedkmeans study run studies/ewf-stopping.toml
 	$(BIN)/fedkmeans study run studies/fkm-server-init.toml
 	PATH="$(BIN):$$PATH" studies/results.sh
