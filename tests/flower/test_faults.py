@@ -21,6 +21,7 @@ from fedkmeans.flower.deploy.certificates import Certified
 from fedkmeans.flower.deploy.folder import CONNECTION
 from fedkmeans.flower.deploy.gate import Gate
 from fedkmeans.flower.transport import WaitPolicy
+from fedkmeans.protocol.codec import WIRE_VERSION
 from tests.flower import liar
 from tests.flower.processes import (
     HERE,
@@ -137,7 +138,7 @@ LIES = {
     "shape": "weighted_sum has shape (4, 4), expected (3, 4)",
     "missing": "weighted_sum has values that are missing (NaN) or infinite",
     "huge": "weighted_sum is huge compared with weight",
-    "version": "it speaks version 91 of the wire format",
+    "version": f"it speaks version 9{WIRE_VERSION} of the wire format",
     "few": "",
     "replay": "it belongs to another exchange",
     "name": "it is signed 'site-0'",
