@@ -143,7 +143,8 @@ def _centroids(model: Model) -> str:
     view = view_of(n_columns)
     if view == "images":
         picture = strip(model.centroids, *ends([model.centroids]))
-        return f'<img alt="{n_clusters} centroids as pictures, one below the other" src="{picture}">'
+        alt = f"{n_clusters} centroids as pictures, one below the other"
+        return f'<img class="strip" alt="{alt}" src="{picture}">'
     if view == "none":
         return f"<p>{n_clusters:,} centroids of {n_columns:,} columns are too many numbers for a page.</p>"
     names = model.feature_names or [f"x{j}" for j in range(n_columns)]
