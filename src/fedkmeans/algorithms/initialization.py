@@ -21,7 +21,7 @@ from fedkmeans.protocol.messages import ALL_ROWS, Box, Candidate, DrawPoint, Fin
 
 Initializer: TypeAlias = Callable[[int, int, Clients, int], Conversation[FloatArray]]
 
-# Clients, and rows of each client, that a start needs: so many, or more: so many for each cluster.
+# Clients, and rows of each client, for a start: the larger of a number, and a number per cluster.
 _ENOUGH = {"init_clients": (500, 10), "init_rows": (10_000, 100)}
 AUTO, ALL = "auto", "all"
 

@@ -7,7 +7,8 @@ of all clients, including those not asked in this round, and moves the centroids
 (docs/memory.md). If all clients are asked in each round, this is pooled k-means.
 
 Clients that have not replied yet count as if they had sent the current centroids. A cluster with few
-known statistics therefore moves little (`server_update.remembered_target`).
+known statistics therefore moves little (`server_update.remembered_target`). Later, `look_ahead` corrects d
+for the age of the statistics.
 
 `last_statistics` (``memory="server"``, the default)
     The server stores the latest statistics of every client.
