@@ -86,7 +86,8 @@ class FederatedKMeans(Clusterer):
     init_rows : int, "auto" or "all", default="auto"
         Maximum number of rows of a client that init="kfed" clusters. A client with more rows draws a
         sample, and only its last step uses all rows. "auto" means the larger of 10,000 and 100 per
-        cluster.
+        cluster. With few rows per cluster the start may be poor; at least k times the site's least
+        cluster size are used.
     n_init : int, default=1
         Number of restarts; the result with the lowest federated score per sample is kept.
     empty_clusters : {"keep", "relocate"}, default="keep"

@@ -114,7 +114,7 @@ _TABLE = {
         "forgetting: the part of the totals that a round keeps, between 0 and 1. Default: server; for "
         "forgetting 0.98.",
         "--look-ahead X": "For last-word: the part of the age of statistics for which a round is corrected, "
-        "from 0 to 1. Default: 0.75; for dwf, ewf and wf 0.",
+        "from 0 to 1; no effect with --momentum. Default: 0.75; for dwf, ewf and wf 0.",
         "--learning-rate X": "Server's step, in (0, 1]. Default: 1; for dwf, ewf and wf 0.01.",
         "--momentum X": "In [0, 1). Default: 0; for dwf, ewf and wf 0.8.",
         "--empty-clusters keep|relocate": "What a client does with a cluster that has none of its rows; "
