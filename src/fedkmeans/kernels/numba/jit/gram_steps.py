@@ -102,6 +102,11 @@ def consider_received(X, received, status, lower, gram, best, second, label):
     for j in range(len(received)):
         if status[j] != AS_RECEIVED:
             continue
+        n_near = 0  # mostly none; the processor sees this for several rows at once
+        for p in range(len(best)):
+            n_near += not lower[j, p] * lower[j, p] > (best[p] + lengths[p] + 3 * error) * scale
+        if n_near == 0:
+            continue
         for p in range(len(best)):
             if not lower[j, p] * lower[j, p] > (best[p] + lengths[p] + 3 * error) * scale:
                 square = quick_square(X, p, received, j)
